@@ -39,6 +39,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from kd_cv.files import replacing
+
 Float64 = NDArray[np.float64]
 Float32 = NDArray[np.float32]
 Key = tuple[str, int]  # (kernel, patch size): what an entry of a file is for
@@ -687,12 +689,8 @@ def _write_archive(
             little = arrays[name].astype(arrays[name].dtype.newbyteorder("<"), order="C")
             np.lib.format.write_array(npy, little, version=(1, 0), allow_pickle=False)
             _write_member(archive, name + ".npy", npy.getvalue())
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
+    with replacing(path) as temporary:
         temporary.write_bytes(buffer.getvalue())
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def _write_member(archive: zipfile.ZipFile, name: str, data: bytes) -> None:
