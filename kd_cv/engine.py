@@ -1,0 +1,208 @@
+"""One way from patches and from frames to descriptors: fused where Numba is there, else `core`."""
+
+import warnings
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import lru_cache
+from types import ModuleType
+from typing import Any
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from kd_cv import core
+from kd_cv.frames import Frames
+from kd_cv.sampling import pyramid_for, sample, sampling_steps
+from kd_cv.spec import Spec
+from kd_cv.whitening import needs_sqrt, variant_name
+
+DEFAULT_WHITENING: str | None = None
+DEFAULT_WEIGHTS = "multiview"
+CHUNK = 256  # frames a thread takes at a time: what bounds the memory
+Array32 = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Projection:
+    """The last step: A^T (V - mu), raised to `power` with its sign kept, of unit norm.
+
+    mu (D,), A (D, d)
+    """
+
+    mu: Array32
+    A: Array32
+    power: float = 1.0
+
+    @property
+    def dim(self) -> int:
+        return self.A.shape[1]
+
+    def __call__(self, V: Array32) -> Array32:
+        """(N, D) raw vectors to (N, d)."""
+        Y = core.project(V, self.mu, self.A)
+        return Y if self.power == 1.0 else core.normalised(np.sign(Y) * np.abs(Y) ** self.power)
+
+
+def describe(
+    patches: Any,
+    *,
+    patch_size: int | None = None,
+    kernel: str = "concat",
+    whitening: str | None = DEFAULT_WHITENING,
+    weights: Any = DEFAULT_WEIGHTS,
+    dim: int = 128,
+) -> Array32:
+    """Descriptors (N, D) of patches (N, P, P), uint8 or float in 0..1.
+
+    `patch_size`, if given, must be the patches' own; the other keywords are those of
+    `KDDescriptor`. A patch without texture gives a row of zeros.
+
+    >>> describe(np.zeros((5, 32, 32), np.uint8), whitening=None).shape
+    (5, 238)
+    """
+    patches = np.asarray(patches)
+    if patches.ndim != 3 or patches.shape[1] != patches.shape[2]:
+        raise ValueError(f"patches must have shape (N, P, P), got {patches.shape}")
+    if patches.dtype != np.uint8 and patches.dtype.kind != "f":
+        raise TypeError(f"patches must be uint8 or float, got {patches.dtype}")
+    if patch_size is not None and patch_size != patches.shape[1]:
+        raise ValueError(f"patch_size is {patch_size}, but the patches are {patches.shape[1:]}")
+    if patches.dtype.kind == "f" and not np.isfinite(patches).all():
+        raise ValueError("float patches must not contain NaN or infinity")
+    spec = Spec(patches.shape[1], kernel)
+    return describe_patches(patches, spec, projection_for(spec, whitening, weights, dim))
+
+
+def projection_for(spec: Spec, whitening: str | None, weights: Any, dim: int) -> Projection | None:
+    """The projection that `whitening` and `weights` name, of at most `dim` dimensions.
+
+    None without whitening: the descriptor is then the raw vector, whatever `dim` says.
+    """
+    if isinstance(dim, bool) or not isinstance(dim, int | np.integer) or dim < 1:
+        raise ValueError(f"dim must be a positive int, got {dim!r}")
+    if whitening is None:
+        return None
+    from kd_cv.weights import resolve
+
+    variant = variant_name(whitening)
+    fitted = resolve(weights, spec.kernel, spec.patch_size)
+    mu, A = fitted.projection(variant, min(int(dim), spec.dim))
+    return Projection(mu, A, power=0.5 if needs_sqrt(variant) else 1.0)
+
+
+def describe_patches(
+    patches: NDArray[Any], spec: Spec, projection: Projection | None = None
+) -> Array32:
+    """Descriptors (N, D) of patches (N, P, P), uint8 or float."""
+    gain = np.float32(1 / 255 if patches.dtype == np.uint8 else 1.0)
+    if patches.dtype != np.uint8:
+        patches = patches.astype(np.float32, copy=False)
+    out = np.empty((len(patches), projection.dim if projection else spec.dim), dtype=np.float32)
+    fused = load_fused()
+    if fused:
+        patches = np.ascontiguousarray(patches)
+        constants = _fused_constants(fused, spec, projection)
+        _in_chunks(len(out), lambda a, b: fused.describe_patches(
+            patches[a:b], gain, *constants, out[a:b]
+        ))  # fmt: skip
+    else:
+        _in_chunks(len(out), lambda a, b: _by_core(patches[a:b] * gain, spec, projection, out[a:b]))
+    return out
+
+
+def describe_frames(
+    gray: NDArray[Any],
+    frames: Frames,
+    spec: Spec,
+    *,
+    magnification: float,
+    scales: tuple[float, ...] = (1.0,),
+    projection: Projection | None = None,
+) -> Array32:
+    """Descriptors (N, D) at frames (N, 4) of a gray image; zero rows where there is no patch.
+
+    With several scales the raw vectors of the differently sized patches are averaged.
+    """
+    out = np.empty((len(frames), projection.dim if projection else spec.dim), dtype=np.float32)
+    steps = sampling_steps(frames, gray.shape, spec.patch_size, magnification, scales)
+    pyramid = pyramid_for(gray, steps)
+    fused = load_fused()
+    if fused:
+        constants = _fused_constants(fused, spec, projection)
+        _in_chunks(len(out), lambda a, b: fused.describe_frames(
+            pyramid.finest, pyramid.coarser, pyramid.levels, steps[a:b], pyramid.gain,
+            spec.patch_size, *constants, out[a:b],
+        ))  # fmt: skip
+        return out
+
+    def chunk(a: int, b: int) -> None:
+        V = sum(
+            raw_by_core(sample(pyramid, steps[a:b, s], spec.patch_size), spec)
+            for s in range(len(scales))
+        )
+        V = core.normalised(V)
+        out[a:b] = projection(V) if projection else V
+
+    _in_chunks(len(out), chunk)
+    return out
+
+
+def raw_by_core(patches: Array32, spec: Spec) -> Array32:
+    """Raw vectors (N, D) of patches (N, P, P) by the reference implementation."""
+    return core.raw(patches, *_core_constants(spec))
+
+
+def _by_core(patches: Array32, spec: Spec, projection: Projection | None, out: Array32) -> None:
+    V = raw_by_core(patches, spec)
+    out[:] = projection(V) if projection else V
+
+
+@lru_cache(maxsize=32)
+def _core_constants(spec: Spec) -> tuple[Array32, ...]:
+    c = spec.constants
+    return tuple(np.float32(value) for value in (c.smooth, c.diff, c.Phi, c.T, c.parts))
+
+
+def _fused_constants(
+    fused: ModuleType, spec: Spec, projection: Projection | None
+) -> tuple[Any, ...]:
+    p = fused.plan(spec)
+    if projection is None:
+        mu, A, power = np.zeros(spec.dim, np.float32), np.zeros((0, spec.dim), np.float32), 1.0
+    else:
+        mu, A, power = projection.mu, np.ascontiguousarray(projection.A.T), projection.power
+    constants = (p.taps, p.Phi, p.first, p.source, p.weight, p.part_ends)
+    return (*constants, mu, A, np.float32(power))
+
+
+@lru_cache(maxsize=1)
+def load_fused() -> ModuleType | None:
+    """The compiled data path, or None, with a hint, where Numba cannot be imported."""
+    try:
+        from kd_cv import fused
+    except ImportError as error:
+        warnings.warn(
+            f"Numba cannot be imported ({error}); kd_cv uses its slower NumPy path. "
+            "'pip install numba' makes it about ten times faster.",
+            stacklevel=2,
+        )
+        return None
+    return fused
+
+
+def _in_chunks(count: int, work: Callable[[int, int], None]) -> None:
+    """work(a, b) over [0, count), on as many threads as OpenCV uses (cv2.setNumThreads)."""
+    threads = max(1, cv2.getNumThreads())
+    # Small jobs are shared out evenly; a multiple of 16 fills the blocks of the fused kernel.
+    size = min(CHUNK, max(16, -(-count // (threads * 16)) * 16))
+    starts = range(0, count, size)
+    if threads == 1 or len(starts) <= 1:
+        for a in starts:
+            work(a, min(a + size, count))
+        return
+    # A pool per call costs little and survives a fork.
+    with ThreadPoolExecutor(min(threads, len(starts))) as pool:
+        for _ in pool.map(lambda a: work(a, min(a + size, count)), starts):
+            pass

@@ -1,0 +1,414 @@
+"""`KDDescriptor`: the descriptor in the shape of cv2.Feature2D, to stand where cv2.SIFT stands.
+
+It is a plain class: a Python subclass of cv2.Feature2D would crash the interpreter. Method and
+argument names are OpenCV's.
+"""
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from kd_cv.engine import (
+    DEFAULT_WEIGHTS,
+    DEFAULT_WHITENING,
+    Projection,
+    describe_frames,
+    projection_for,
+)
+from kd_cv.frames import as_detectable, as_gray, as_magnification, describable, from_keypoints
+from kd_cv.spec import Spec
+
+KeyPoints = tuple[cv2.KeyPoint, ...]
+
+# Factors of the magnification for `scales=n`: evenly spread on a log scale, an octave in all.
+SPREAD = 2.0
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The constructor's arguments, checked."""
+
+    patch_size: int
+    kernel: str
+    whitening: str | None
+    weights: Any
+    dim: int
+    magnification: float
+    scales: tuple[float, ...]
+    descriptor_type: int
+    upright: bool
+    drop: bool
+
+
+class KDDescriptor:
+    """Kernel descriptor with the interface of cv2.Feature2D.
+
+    patch_size       samples per side of the patch, 16 to 128
+    kernel           "concat" (polar and Cartesian), "polar" or "cart"
+    whitening        "ws", "wus", "wua", "w", "pcasqrt", or None for the raw vector
+    weights          name of shipped matrices, path of a fitted file, or a fitted Whitening
+    dim              dimensions kept by the whitening
+    magnification    side of the patch in keypoint sizes, or a name: "sift" (6),
+                     "extract_patches" (10), "kornia" (12)
+    scales           how many patch sizes to average over, or their factors of the magnification
+    descriptor_type  cv2.CV_32F, or cv2.CV_8U for 8-bit descriptors of the same order
+    detector         any object with OpenCV's detect(image, mask); cv2.SIFT by default
+    upright          ignore the angles of the keypoints
+    drop             leave out keypoints that cannot be described (NaN, size <= 0, patch outside
+                     the image or without texture) instead of giving them a row of zeros
+
+    >>> kd = KDDescriptor()
+    >>> keypoints, descriptors = kd.detectAndCompute(image, None)
+    """
+
+    def __init__(
+        self,
+        patch_size: int = 32,
+        kernel: str = "concat",
+        whitening: str | None = DEFAULT_WHITENING,
+        weights: Any = DEFAULT_WEIGHTS,
+        dim: int = 128,
+        magnification: float | str = 12.0,
+        scales: int | Sequence[float] = 1,
+        descriptor_type: int = cv2.CV_32F,
+        detector: Any = None,
+        upright: bool = False,
+        drop: bool = False,
+    ) -> None:
+        if descriptor_type not in (cv2.CV_32F, cv2.CV_8U):
+            raise ValueError(
+                f"descriptor_type must be cv2.CV_32F ({cv2.CV_32F}) or cv2.CV_8U ({cv2.CV_8U}), "
+                f"got {descriptor_type!r}"
+            )
+        if detector is not None and not callable(getattr(detector, "detect", None)):
+            raise TypeError(
+                "detector must have a method detect(image, mask), as OpenCV's detectors do; "
+                f"got {type(detector).__name__}"
+            )
+        self._spec = Spec(patch_size, kernel)
+        self._projection = projection_for(self._spec, whitening, weights, dim)
+        self._settings = Settings(
+            patch_size=int(patch_size),
+            kernel=kernel,
+            whitening=whitening,
+            weights=weights,
+            dim=int(dim),
+            magnification=as_magnification(magnification),
+            scales=as_scales(scales),
+            descriptor_type=descriptor_type,
+            upright=bool(upright),
+            drop=bool(drop),
+        )
+        self._detector = detector
+
+    @classmethod
+    def create(cls, *args: Any, **kwargs: Any) -> "KDDescriptor":
+        """As OpenCV's factories are called."""
+        return cls(*args, **kwargs)
+
+    @property
+    def __class__(self) -> type:  # type: ignore[override]
+        # isinstance(kd, cv2.Feature2D) holds, without the crashes of a real subclass.
+        return cv2.Feature2D
+
+    def __repr__(self) -> str:
+        s = self._settings
+        weights = s.weights if isinstance(s.weights, str) else type(s.weights).__name__
+        whitening = f"whitening={s.whitening!r}, weights={weights!r}, " if s.whitening else ""
+        return (
+            f"KDDescriptor(patch_size={s.patch_size}, kernel={s.kernel!r}, {whitening}"
+            f"dim={self.descriptorSize()}, magnification={s.magnification:g}, scales={s.scales})"
+        )
+
+    @property
+    def spec(self) -> Spec:
+        """Which raw descriptor this is."""
+        return self._spec
+
+    @property
+    def projection(self) -> Projection | None:
+        """Mean and matrix of the whitening, or None."""
+        return self._projection
+
+    @property
+    def settings(self) -> Settings:
+        """The constructor's arguments."""
+        return self._settings
+
+    # What it is, in OpenCV's words
+
+    def descriptorSize(self) -> int:
+        return self._projection.dim if self._projection else self._spec.dim
+
+    def descriptorType(self) -> int:
+        return self._settings.descriptor_type
+
+    def defaultNorm(self) -> int:
+        return cv2.NORM_L2
+
+    def getDefaultName(self) -> str:
+        return "Feature2D.KD"
+
+    def empty(self) -> bool:
+        # As cv2.SIFT answers: there is no state to lose.
+        return True
+
+    # Keypoints
+
+    def detect(self, image: Any, mask: Any = None) -> Any:
+        """Keypoints of an image, or a tuple of them for each of a list of images."""
+        if isinstance(image, list | tuple):
+            masks = _as_list(mask, len(image), "masks")
+            return tuple(self.detect(im, m) for im, m in zip(image, masks, strict=True))
+        if image is None:
+            return ()
+        gray = as_gray(image)
+        mask = _as_mask(mask, gray.shape)
+        if not gray.size:
+            return ()
+        detector = self._detector if self._detector is not None else cv2.SIFT_create()
+        return tuple(detector.detect(as_detectable(gray), mask))
+
+    def compute(self, image: Any, keypoints: Any, descriptors: Any = None) -> tuple[Any, Any]:
+        """Keypoints, in their order, and their descriptors (N, D); None if there are none.
+
+        Lists of images and of keypoints give a tuple of each. A `descriptors` array of the right
+        shape and type is filled in place.
+        """
+        if isinstance(image, list | tuple):
+            return self._compute_list(image, keypoints)
+        copies = copy_keypoints(keypoints)
+        if image is None or not copies:
+            return copies, None
+        gray = as_gray(image)
+        if not gray.size:
+            return copies, None
+        frames = from_keypoints(copies)
+        if self._settings.upright:
+            frames[:, 3] = -1.0
+        if self._settings.drop:
+            largest = self._settings.magnification * max(self._settings.scales)
+            kept = np.flatnonzero(describable(frames, gray.shape, largest))
+            frames = frames[kept]
+        rows = describe_frames(
+            gray,
+            frames,
+            self._spec,
+            magnification=self._settings.magnification,
+            scales=self._settings.scales,
+            projection=self._projection,
+        )
+        if self._settings.drop:
+            textured = rows.any(axis=1)
+            rows, kept = rows[textured], kept[textured]
+            copies = tuple(copies[i] for i in kept)
+            if not copies:
+                return (), None
+        if self._settings.descriptor_type == cv2.CV_8U:
+            rows = as_uint8(rows)  # type: ignore[assignment]
+        if isinstance(image, cv2.UMat):
+            return copies, cv2.UMat(rows)
+        if (
+            isinstance(descriptors, np.ndarray)
+            and descriptors.shape == rows.shape
+            and descriptors.dtype == rows.dtype
+        ):
+            descriptors[:] = rows
+            return copies, descriptors
+        return copies, rows
+
+    def _compute_list(self, images: Sequence[Any], keypoints: Any) -> tuple[Any, Any]:
+        keypoints = _as_list(keypoints, len(images), "lists of keypoints")
+        results = [self.compute(im, kps) for im, kps in zip(images, keypoints, strict=True)]
+        return tuple(kps for kps, _ in results), tuple(rows for _, rows in results)
+
+    def detectAndCompute(
+        self,
+        image: Any,
+        mask: Any,
+        descriptors: Any = None,
+        useProvidedKeypoints: bool = False,
+    ) -> tuple[Any, Any]:
+        """Keypoints of one image and their descriptors."""
+        if useProvidedKeypoints:
+            raise ValueError(
+                "useProvidedKeypoints=True has no way to take keypoints in Python: "
+                "call compute(image, keypoints)"
+            )
+        if image is None or isinstance(image, list | tuple):
+            raise TypeError(
+                f"detectAndCompute takes one image, got {type(image).__name__}; "
+                "for a list call detect and compute"
+            )
+        return self.compute(image, self.detect(image, mask), descriptors)
+
+    # Copies and files
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self._detector is not None:
+            raise TypeError(
+                f"a KDDescriptor with its own detector ({type(self._detector).__name__}) cannot be "
+                "pickled, because OpenCV's detectors cannot; pass keypoints to compute instead"
+            )
+        return _rebuild, (self._arguments(),)
+
+    def __copy__(self) -> "KDDescriptor":
+        return KDDescriptor(**self._arguments(), detector=self._detector)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "KDDescriptor":
+        return KDDescriptor(**copy.deepcopy(self._arguments(), memo), detector=self._detector)
+
+    def _arguments(self) -> dict[str, Any]:
+        return dict(vars(self._settings))
+
+    def write(self, target: Any, name: str | None = None) -> None:
+        """Settings as YAML, XML or JSON: to a path, or to an open cv2.FileStorage."""
+        if not isinstance(self._settings.weights, str):
+            raise ValueError(
+                f"weights given as {type(self._settings.weights).__name__} cannot be written as "
+                "settings: save them to a file and give its path"
+            )
+        if not isinstance(target, cv2.FileStorage):
+            from kd_cv.files import replacing
+
+            with replacing(target) as temporary:
+                storage = cv2.FileStorage(str(temporary), cv2.FILE_STORAGE_WRITE)
+                if not storage.isOpened():
+                    raise OSError(f"cannot write {str(target)!r}")
+                self.write(storage, name or "feature2d")
+                storage.release()
+            return
+        storage = target
+        if name:
+            storage.startWriteStruct(name, cv2.FileNode_MAP)
+        storage.write("name", self.getDefaultName())
+        for key, value in self._arguments().items():
+            if isinstance(value, tuple):
+                storage.write(key, np.array(value, dtype=np.float64))
+            else:
+                storage.write(
+                    key, "" if value is None else int(value) if isinstance(value, bool) else value
+                )
+        if name:
+            storage.endWriteStruct()
+
+    def save(self, filename: Any) -> None:
+        """The same as write(filename)."""
+        self.write(filename)
+
+    def read(self, source: Any) -> None:
+        """Take the settings from a file, or a cv2.FileNode, that `write` made."""
+        if isinstance(source, cv2.FileNode):
+            node = source
+        else:
+            storage = cv2.FileStorage(str(source), cv2.FILE_STORAGE_READ)
+            if not storage.isOpened():
+                raise OSError(f"cannot read {str(source)!r}")
+            node = storage.getNode("feature2d")
+        if node.empty() or node.getNode("name").string() != self.getDefaultName():
+            raise ValueError(f"no settings of {self.getDefaultName()} in {source!r}")
+        text = {key: node.getNode(key).string() for key in ("kernel", "whitening", "weights")}
+        number = {
+            key: node.getNode(key).real()
+            for key in ("patch_size", "dim", "magnification", "descriptor_type", "upright", "drop")
+        }
+        self.__init__(  # type: ignore[misc]
+            patch_size=int(number["patch_size"]),
+            kernel=text["kernel"],
+            whitening=text["whitening"] or None,
+            weights=text["weights"],
+            dim=int(number["dim"]),
+            magnification=number["magnification"],
+            scales=tuple(node.getNode("scales").mat().ravel().tolist()),
+            descriptor_type=int(number["descriptor_type"]),
+            upright=bool(number["upright"]),
+            drop=bool(number["drop"]),
+            detector=self._detector,
+        )
+
+
+def _storable(value: Any) -> Any:
+    """A setting as cv2.FileStorage takes it: None as an empty string, a tuple as a matrix."""
+    if isinstance(value, tuple):
+        return np.array(value, dtype=np.float64)
+    return "" if value is None else int(value) if isinstance(value, bool) else value
+
+
+def _rebuild(arguments: dict[str, Any]) -> KDDescriptor:
+    return KDDescriptor(**arguments)
+
+
+def as_scales(scales: int | Sequence[float]) -> tuple[float, ...]:
+    """Factors of the magnification: n of them evenly spread over an octave, or as given.
+
+    >>> as_scales(3)
+    (0.7071067811865476, 1.0, 1.4142135623730951)
+    """
+    if isinstance(scales, int | np.integer) and not isinstance(scales, bool):
+        if scales < 1:
+            raise ValueError(f"scales must be at least 1, got {scales}")
+        if scales == 1:
+            return (1.0,)
+        exponents = np.linspace(-0.5, 0.5, int(scales))
+        return tuple((SPREAD**exponents).tolist())
+    factors = tuple(float(factor) for factor in scales)  # type: ignore[union-attr]
+    if not factors or not all(np.isfinite(f) and f > 0 for f in factors):
+        raise ValueError(f"scales must be a count or positive factors, got {scales!r}")
+    return factors
+
+
+def as_uint8(rows: NDArray[np.float32]) -> NDArray[np.uint8]:
+    """Unit rows as bytes, 128 standing for 0: distances keep their order.
+
+    A unit vector of D dimensions has components of about 1 / sqrt(D); the byte range covers 4.2
+    times that on either side. Rows of zeros stay zeros.
+    """
+    step = np.float32(30.0 * np.sqrt(rows.shape[1]))
+    levels = np.clip(np.rint(rows * step + 128), 0, 255)
+    return np.where(rows.any(axis=1, keepdims=True), levels, 0).astype(np.uint8)
+
+
+@lru_cache(maxsize=1)
+def _copier() -> cv2.Feature2D:
+    return cv2.FastFeatureDetector_create()
+
+
+def copy_keypoints(keypoints: Any) -> KeyPoints:
+    """New KeyPoint objects with the values of the given ones; () for None."""
+    if keypoints is None:
+        return ()
+    try:
+        # OpenCV hands back copies of the keypoints when the image is empty: no Python loop.
+        copies, _ = _copier().compute(None, keypoints)
+    except (cv2.error, TypeError) as error:
+        kind = type(keypoints).__name__
+        raise TypeError(f"keypoints must be a sequence of cv2.KeyPoint, got {kind}") from error
+    return tuple(copies)
+
+
+def _as_list(values: Any, count: int, what: str) -> Sequence[Any]:
+    if values is None and what == "masks":
+        return [None] * count
+    if not isinstance(values, list | tuple) or len(values) != count:
+        given = len(values) if isinstance(values, list | tuple) else type(values).__name__
+        raise ValueError(f"{count} images need as many {what}, got {given}")
+    return values
+
+
+def _as_mask(mask: Any, shape: tuple[int, ...]) -> NDArray[np.uint8] | None:
+    if mask is None:
+        return None
+    if isinstance(mask, cv2.UMat):
+        mask = mask.get()
+    if not isinstance(mask, np.ndarray) or mask.dtype != np.uint8:
+        given = mask.dtype if isinstance(mask, np.ndarray) else type(mask).__name__
+        raise TypeError(f"a mask must be a uint8 array, got {given}")
+    if mask.shape[:2] != tuple(shape) or mask.size != shape[0] * shape[1]:
+        raise ValueError(f"a mask must have the shape of its image, {shape}, got {mask.shape}")
+    return mask.reshape(shape)

@@ -1,0 +1,129 @@
+"""Images and keypoints as arrays: the only home of the size, angle and pixel-centre rules.
+
+A frame is a row (x, y, size, angle) in OpenCV's convention:
+
+- (x, y) in pixels, the centre of the top-left pixel at (0, 0), y down;
+- size is the diameter of the keypoint, 2 sigma for SIFT;
+- angle in degrees, clockwise on the screen; -1 means upright (0 degrees);
+- the octave is ignored: the size alone says how much detail is seen.
+
+The patch of a frame is a square of side magnification * size, turned by the angle, sampled at
+P x P points that are the centres of P x P equal cells: pitch side / P, symmetric about (x, y).
+"""
+
+from collections.abc import Sequence
+from operator import attrgetter
+from typing import Any
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+#: Side of the patch in keypoint sizes, by the name of the convention that uses it.
+MAGNIFICATIONS = {"sift": 6.0, "extract_patches": 10.0, "kornia": 12.0}
+
+Frames = NDArray[np.float64]
+
+
+def as_magnification(magnification: float | str) -> float:
+    """The number behind a preset name; a positive number stays as it is."""
+    if isinstance(magnification, str):
+        if magnification not in MAGNIFICATIONS:
+            raise ValueError(
+                f"unknown magnification {magnification!r}: expected a number or one of "
+                f"{list(MAGNIFICATIONS)}"
+            )
+        return MAGNIFICATIONS[magnification]
+    value = float(magnification)
+    if not (np.isfinite(value) and value > 0):
+        raise ValueError(f"magnification must be positive and finite, got {magnification!r}")
+    return value
+
+
+def as_gray(image: Any) -> NDArray[Any]:
+    """One-channel image (H, W), C-contiguous: uint8 as it is, all else as float32.
+
+    Takes (H, W), (H, W, 1), BGR and BGRA of type uint8, uint16 or float, and cv2.UMat. 16-bit
+    values are divided by 65535; float values are used as they are: 0..1 and 0..255 give the same
+    descriptors, which do not depend on gain.
+    """
+    if isinstance(image, cv2.UMat):
+        image = image.get()
+    if not isinstance(image, np.ndarray):
+        raise TypeError(f"an image must be a NumPy array or cv2.UMat, got {type(image).__name__}")
+    if image.ndim not in (2, 3) or (image.ndim == 3 and image.shape[2] not in (1, 3, 4)):
+        raise ValueError(
+            f"an image must have shape (H, W), (H, W, 1), (H, W, 3) or (H, W, 4), got {image.shape}"
+        )
+    if image.dtype == np.uint16:
+        image = image.astype(np.float32) / np.float32(65535)
+    elif image.dtype.kind == "f":
+        image = image.astype(np.float32, copy=False)
+        if not np.isfinite(image).all():
+            raise ValueError("a float image must not contain NaN or infinity")
+    elif image.dtype != np.uint8:
+        raise TypeError(f"an image must be uint8, uint16 or float, got {image.dtype}")
+    if image.size == 0:
+        return np.zeros((0, 0), dtype=image.dtype)
+    if image.ndim == 3 and image.shape[2] == 1:
+        image = image[:, :, 0]
+    elif image.ndim == 3:
+        code = cv2.COLOR_BGR2GRAY if image.shape[2] == 3 else cv2.COLOR_BGRA2GRAY
+        image = cv2.cvtColor(np.ascontiguousarray(image), code)
+    return np.ascontiguousarray(image)
+
+
+def as_detectable(gray: NDArray[Any]) -> NDArray[np.uint8]:
+    """What an 8-bit detector sees of a gray image; float images count as 0..1 or 0..255."""
+    if gray.dtype == np.uint8:
+        return gray
+    scale = 255.0 if gray.max(initial=0.0) <= 1.0 else 1.0
+    return np.clip(np.rint(gray * scale), 0, 255).astype(np.uint8)
+
+
+def from_keypoints(keypoints: Sequence[cv2.KeyPoint]) -> Frames:
+    """Frames (N, 4) of OpenCV keypoints."""
+    frames = np.empty((len(keypoints), 4))
+    if len(keypoints):
+        frames[:, :2] = cv2.KeyPoint.convert(keypoints)
+        frames[:, 2] = np.fromiter(map(attrgetter("size"), keypoints), np.float64, len(keypoints))
+        frames[:, 3] = np.fromiter(map(attrgetter("angle"), keypoints), np.float64, len(keypoints))
+    return frames
+
+
+def to_keypoints(frames: Frames) -> tuple[cv2.KeyPoint, ...]:
+    """OpenCV keypoints of frames (N, 4)."""
+    return tuple(
+        cv2.KeyPoint(x, y, size, angle) for x, y, size, angle in as_frames(frames).tolist()
+    )
+
+
+def as_frames(frames: Any) -> Frames:
+    """Check the shape of an array of frames."""
+    frames = np.asarray(frames, dtype=np.float64)
+    if frames.ndim != 2 or frames.shape[1] != 4:
+        raise ValueError(
+            f"frames must have shape (N, 4) with columns x, y, size, angle, got {frames.shape}"
+        )
+    return frames
+
+
+def radians(angle: NDArray[np.float64]) -> NDArray[np.float64]:
+    """OpenCV angles in radians; -1 means upright."""
+    return np.deg2rad(np.where(angle == -1.0, 0.0, angle))
+
+
+def describable(frames: Frames, shape: tuple[int, int], magnification: float) -> NDArray[np.bool_]:
+    """Which frames have a patch that overlaps an image of `shape` (H, W): (N,)."""
+    height, width = shape
+    finite = np.isfinite(frames).all(axis=1)
+    x, y, size, angle = np.where(finite[:, None], frames, 0.0).T
+    turn = radians(angle)
+    reach = 0.5 * magnification * size * (np.abs(np.cos(turn)) + np.abs(np.sin(turn)))
+    overlaps = (
+        (x + reach > -0.5)
+        & (y + reach > -0.5)
+        & (x - reach < width - 0.5)
+        & (y - reach < height - 0.5)
+    )
+    return finite & (size > 0) & overlaps

@@ -1,0 +1,196 @@
+"""From two images to a homography, with one result type that failure fills too."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from kd_cv.feature2d import KDDescriptor, KeyPoints
+
+DESCRIPTORS = ("kd", "sift", "rootsift")
+Array32 = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class MatchResult:
+    """What was found between image 0 and image 1.
+
+    matches  (M, 2) rows of keypoints0 and keypoints1
+    ratios   (M,) distance of the nearest neighbour over that of the second: small is certain
+    inliers  (M,) bool, matches that agree with H_0to1
+    H_0to1   (3, 3) homography from image 0 to image 1, or None
+    success  whether there are enough inliers to believe it
+    """
+
+    keypoints0: KeyPoints
+    keypoints1: KeyPoints
+    matches: NDArray[np.int64]
+    ratios: Array32
+    inliers: NDArray[np.bool_]
+    H_0to1: NDArray[np.float64] | None
+    success: bool
+
+    @property
+    def points0(self) -> NDArray[np.float64]:
+        """(M, 2) positions of the matches in image 0."""
+        return _points(self.keypoints0)[self.matches[:, 0]]
+
+    @property
+    def points1(self) -> NDArray[np.float64]:
+        """(M, 2) positions of the matches in image 1."""
+        return _points(self.keypoints1)[self.matches[:, 1]]
+
+    def dmatches(self) -> list[cv2.DMatch]:
+        """For cv2.drawMatches; the distance of each is its ratio."""
+        pairs = zip(self.matches.tolist(), self.ratios.tolist(), strict=True)
+        return [cv2.DMatch(i, j, ratio) for (i, j), ratio in pairs]
+
+
+def match(
+    image0: Any,
+    image1: Any,
+    descriptor: Any = "kd",
+    *,
+    detector: Any = None,
+    ratio: float = 0.85,
+    mutual: bool = True,
+    threshold: float = 3.0,
+) -> MatchResult:
+    """Match two images and estimate the homography between them.
+
+    descriptor  "kd", "sift", "rootsift", or any object with detectAndCompute
+    detector    any object with OpenCV's detect; the descriptor's own by default
+    ratio       accept a match whose nearest neighbour is closer than `ratio` times the second
+    mutual      and is the nearest neighbour in both directions
+    threshold   of the homography's inliers, in pixels
+
+    >>> result = match(image0, image1)
+    >>> result.success, result.H_0to1
+    """
+    feature = as_feature(descriptor)
+    (keypoints0, d0), (keypoints1, d1) = (
+        _extract(feature, detector, image) for image in (image0, image1)
+    )
+    matches, ratios = match_descriptors(d0, d1, ratio=ratio, mutual=mutual)
+    H_0to1, inliers = find_homography(
+        _points(keypoints0)[matches[:, 0]], _points(keypoints1)[matches[:, 1]], threshold
+    )
+    success = H_0to1 is not None and believable(int(inliers.sum()), len(matches))
+    return MatchResult(keypoints0, keypoints1, matches, ratios, inliers, H_0to1, success)
+
+
+def as_feature(descriptor: Any) -> Any:
+    """The object behind a name; an object with detectAndCompute stays as it is."""
+    if descriptor == "kd":
+        return KDDescriptor()
+    if descriptor == "sift":
+        return cv2.SIFT_create()
+    if descriptor == "rootsift":
+        return RootSIFT()
+    if not callable(getattr(descriptor, "detectAndCompute", None)):
+        raise ValueError(
+            f"unknown descriptor {descriptor!r}: expected one of {list(DESCRIPTORS)} or an object "
+            "with detectAndCompute"
+        )
+    return descriptor
+
+
+class RootSIFT:
+    """SIFT whose rows are divided by their sum and square-rooted (Arandjelovic and Zisserman)."""
+
+    def __init__(self) -> None:
+        self._sift = cv2.SIFT_create()
+
+    def detect(self, image: Any, mask: Any = None) -> KeyPoints:
+        return self._sift.detect(image, mask)
+
+    def compute(self, image: Any, keypoints: Any) -> tuple[KeyPoints, Array32 | None]:
+        keypoints, rows = self._sift.compute(image, keypoints)
+        return keypoints, None if rows is None else root(rows)
+
+    def detectAndCompute(self, image: Any, mask: Any) -> tuple[KeyPoints, Array32 | None]:
+        keypoints, rows = self._sift.detectAndCompute(image, mask)
+        return keypoints, None if rows is None else root(rows)
+
+
+def root(rows: Array32) -> Array32:
+    """Square root of rows of unit sum; rows of zeros stay so."""
+    total = rows.sum(axis=1, keepdims=True)
+    return np.sqrt(rows / np.where(total > 0, total, 1))
+
+
+def match_descriptors(
+    d0: Any, d1: Any, *, ratio: float = 1.0, mutual: bool = True, chunk: int = 2048
+) -> tuple[NDArray[np.int64], Array32]:
+    """Nearest neighbours of d0 (N0, D) in d1 (N1, D): matches (M, 2) and ratios (M,).
+
+    Rows of zeros, which describe nothing, match nothing. With one candidate only there is no
+    second neighbour, and the ratio is 0.
+    """
+    empty = np.zeros((0, 2), np.int64), np.zeros(0, np.float32)
+    if d0 is None or d1 is None:
+        return empty
+    rows0, rows1 = (np.flatnonzero(np.any(d, axis=1)) for d in (d0, d1))
+    if not len(rows0) or not len(rows1):
+        return empty
+    a, b = (np.asarray(d, dtype=np.float32)[rows] for d, rows in ((d0, rows0), (d1, rows1)))
+    b_squares = (b * b).sum(axis=1)
+    nearest = np.empty(len(a), dtype=np.int64)
+    ratios = np.zeros(len(a), dtype=np.float32)
+    back_distance = np.full(len(b), np.inf, dtype=np.float32)
+    back = np.zeros(len(b), dtype=np.int64)
+    for start in range(0, len(a), chunk):
+        block = a[start : start + chunk]
+        squares = (block * block).sum(axis=1)[:, None] + b_squares - 2 * block @ b.T
+        here = np.arange(len(block))
+        nearest[start : start + chunk] = first = squares.argmin(axis=1)
+        closest = squares.min(axis=0)
+        better = closest < back_distance
+        back[better] = start + squares.argmin(axis=0)[better]
+        back_distance[better] = closest[better]
+        if len(b) > 1:
+            best = np.maximum(squares[here, first], 0)
+            squares[here, first] = np.inf
+            second = squares.min(axis=1)
+            ratios[start : start + chunk] = np.sqrt(best / np.maximum(second, 1e-12))
+    keep = ratios <= ratio
+    if mutual:
+        keep &= back[nearest] == np.arange(len(a))
+    matches = np.stack([rows0[keep], rows1[nearest[keep]]], axis=1)
+    return matches, ratios[keep]
+
+
+def find_homography(
+    points0: NDArray[np.float64], points1: NDArray[np.float64], threshold: float = 3.0
+) -> tuple[NDArray[np.float64] | None, NDArray[np.bool_]]:
+    """H_0to1 by MAGSAC and its inliers (M,); None and no inliers if there is none."""
+    none = np.zeros(len(points0), dtype=bool)
+    if len(points0) < 4:
+        return None, none
+    H_0to1, mask = cv2.findHomography(
+        points0, points1, cv2.USAC_MAGSAC, threshold, maxIters=10_000, confidence=0.9999
+    )
+    if H_0to1 is None or not np.isfinite(H_0to1).all():
+        return None, none
+    return H_0to1, mask.ravel().astype(bool)
+
+
+def believable(inliers: int, matches: int) -> bool:
+    """More inliers than chance gives: n_i > 8 + 0.3 n_f (Brown and Lowe, 2007)."""
+    return inliers > 8 + 0.3 * matches
+
+
+def _extract(feature: Any, detector: Any, image: Any) -> tuple[KeyPoints, Any]:
+    if detector is None:
+        keypoints, rows = feature.detectAndCompute(image, None)
+    else:
+        keypoints, rows = feature.compute(image, detector.detect(image, None))
+    return tuple(keypoints), rows
+
+
+def _points(keypoints: KeyPoints) -> NDArray[np.float64]:
+    if not keypoints:
+        return np.zeros((0, 2))
+    return cv2.KeyPoint.convert(keypoints).astype(np.float64)
