@@ -87,7 +87,7 @@ def projection_for(spec: Spec, whitening: str | None, weights: Any, dim: int) ->
     from kd_cv.weights import resolve
 
     variant = variant_name(whitening)
-    fitted = resolve(weights, spec.kernel, spec.patch_size)
+    fitted = resolve(weights, spec.kernel, spec.patch_size, spec.dim)
     mu, A = fitted.projection(variant, min(int(dim), spec.dim))
     return Projection(mu, A, power=0.5 if needs_sqrt(variant) else 1.0)
 
@@ -138,10 +138,9 @@ def describe_frames(
         return out
 
     def chunk(a: int, b: int) -> None:
-        V = sum(
-            raw_by_core(sample(pyramid, steps[a:b, s], spec.patch_size), spec)
-            for s in range(len(scales))
-        )
+        V = np.zeros((b - a, spec.dim), dtype=np.float32)
+        for s in range(len(scales)):
+            V += raw_by_core(sample(pyramid, steps[a:b, s], spec.patch_size), spec)
         V = core.normalised(V)
         out[a:b] = projection(V) if projection else V
 
@@ -151,7 +150,8 @@ def describe_frames(
 
 def raw_by_core(patches: Array32, spec: Spec) -> Array32:
     """Raw vectors (N, D) of patches (N, P, P) by the reference implementation."""
-    return core.raw(patches, *_core_constants(spec))
+    smooth, diff, Phi, T, parts = _core_constants(spec)
+    return core.raw(patches, smooth, diff, Phi, T, parts)
 
 
 def _by_core(patches: Array32, spec: Spec, projection: Projection | None, out: Array32) -> None:
@@ -162,7 +162,7 @@ def _by_core(patches: Array32, spec: Spec, projection: Projection | None, out: A
 @lru_cache(maxsize=32)
 def _core_constants(spec: Spec) -> tuple[Array32, ...]:
     c = spec.constants
-    return tuple(np.float32(value) for value in (c.smooth, c.diff, c.Phi, c.T, c.parts))
+    return tuple(value.astype(np.float32) for value in (c.smooth, c.diff, c.Phi, c.T, c.parts))
 
 
 def _fused_constants(

@@ -112,8 +112,8 @@ class KDDescriptor:
         """As OpenCV's factories are called."""
         return cls(*args, **kwargs)
 
-    @property
-    def __class__(self) -> type:  # type: ignore[override]
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
         # isinstance(kd, cv2.Feature2D) holds, without the crashes of a real subclass.
         return cv2.Feature2D
 

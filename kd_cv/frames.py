@@ -116,7 +116,7 @@ def radians(angle: NDArray[np.float64]) -> NDArray[np.float64]:
 def describable(frames: Frames, shape: tuple[int, int], magnification: float) -> NDArray[np.bool_]:
     """Which frames have a patch that overlaps an image of `shape` (H, W): (N,)."""
     height, width = shape
-    finite = np.isfinite(frames).all(axis=1)
+    finite = np.asarray(np.isfinite(frames).all(axis=1))
     x, y, size, angle = np.where(finite[:, None], frames, 0.0).T
     turn = radians(angle)
     reach = 0.5 * magnification * size * (np.abs(np.cos(turn)) + np.abs(np.sin(turn)))
