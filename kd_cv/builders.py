@@ -29,6 +29,7 @@ from scipy.spatial import cKDTree
 
 from kd_cv import datasets
 from kd_cv.datasets import NO_POINT, Scene, View, read_gray, read_photos, read_sequence
+from kd_cv.frames import from_keypoints, radians
 
 Array = NDArray[np.float64]
 FrameKind = Literal["detected", "projected"]
@@ -115,8 +116,8 @@ def transfer_frames(
     out = np.full(frames.shape, np.nan)
     out[seen, :2] = xy[seen]
     out[seen, 2] = frames[seen, 2] * np.sqrt(det[seen])
-    turn = np.degrees(np.arctan2(c - b, a + d))[seen]
-    out[seen, 3] = np.mod(frames[seen, 3] + turn, 360.0)
+    turn = np.arctan2(c - b, a + d)
+    out[seen, 3] = np.degrees(radians(frames[:, 3]) + turn)[seen] % 360.0
     return out
 
 
@@ -369,8 +370,7 @@ def detect(
     for kind in detectors:
         if kind == "dog":
             keypoints = cv2.SIFT.create(nfeatures=max_keypoints).detect(gray, None)
-            rows = [(*k.pt, k.size, k.angle) for k in keypoints]
-            found.append(np.array(rows, dtype=np.float64).reshape(-1, 4))
+            found.append(from_keypoints(keypoints))
         else:
             found.append(_scale_space_maxima(gray, kind, max_keypoints))
     return np.concatenate(found)

@@ -22,6 +22,8 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from kd_cv.files import replacing
+
 PHOTO_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".ppm", ".pgm"})
 
 MAX_PIXELS = 2**27  # a photograph larger than this is taken for a decompression bomb
@@ -132,15 +134,8 @@ class Scene:
             "frames": np.concatenate([np.empty((0, 4)), *frames]),
             "point_ids": np.concatenate([np.empty(0, np.int64), *point_ids]),
         }
-        path = Path(path)
-        temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-        try:
-            with open(temporary, "wb") as file:
-                np.savez_compressed(file, **arrays)
-            os.replace(temporary, path)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
+        with replacing(path) as temporary, open(temporary, "wb") as file:
+            np.savez_compressed(file, **arrays)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], image_root: str | os.PathLike[str]) -> Scene:
