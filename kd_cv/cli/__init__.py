@@ -1,0 +1,47 @@
+"""The command line, `kd-cv`: one line for every error, a traceback only with --debug.
+
+Exit codes: 0 done; 1 no homography was found (`match`), or a check failed; 2 bad input;
+3 an error of kd_cv itself; 130 interrupted.
+"""
+
+import sys
+from collections.abc import Sequence
+
+BAD_INPUT = (ValueError, TypeError, OSError, ImportError)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run `kd-cv` with these arguments (those of the process by default); the exit code."""
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in arguments
+    arguments = [argument for argument in arguments if argument != "--debug"] or ["--help"]
+    try:
+        from kd_cv.cli.app import app, usage_error
+    except ImportError as error:
+        if debug:
+            raise
+        return _fail(f"{error}; the command line needs: pip install 'kd-cv[cli]'", 2)
+    try:
+        return app(arguments, prog_name="kd-cv", standalone_mode=False) or 0
+    except KeyboardInterrupt:
+        return _fail("interrupted", 130)
+    except usage_error as error:
+        return _fail(f"{error.format_message()} (kd-cv --help shows how)", 2)
+    except Exception as error:
+        if debug:
+            raise
+        if isinstance(error, BAD_INPUT):
+            return _fail(_message(error), 2)
+        return _fail(f"unexpected {type(error).__name__}: {error} (--debug shows where)", 3)
+
+
+def _message(error: Exception) -> str:
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        return f"{error.filename}: {error.strerror}"
+    return str(error) or type(error).__name__
+
+
+def _fail(message: str, code: int) -> int:
+    line = " ".join(message.split())
+    print(f"kd-cv: error: {line}", file=sys.stderr)
+    return code

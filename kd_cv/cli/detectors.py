@@ -1,0 +1,45 @@
+"""OpenCV's detectors by name, as far as the OpenCV that runs has them."""
+
+from typing import Any
+
+import cv2
+
+# The AKAZE family, BRISK and AGAST left the main modules of OpenCV with version 5.
+FACTORIES = {
+    "sift": "SIFT_create",
+    "orb": "ORB_create",
+    "fast": "FastFeatureDetector_create",
+    "gftt": "GFTTDetector_create",
+    "mser": "MSER_create",
+    "blob": "SimpleBlobDetector_create",
+    "agast": "AgastFeatureDetector_create",
+    "brisk": "BRISK_create",
+    "akaze": "AKAZE_create",
+    "kaze": "KAZE_create",
+}
+
+
+def available() -> list[str]:
+    """The names that the running OpenCV knows."""
+    return [name for name in FACTORIES if _factory(name)]
+
+
+def make_detector(name: str, max_keypoints: int) -> Any:
+    """The detector of a name. ORB needs to be told how many keypoints are wanted."""
+    factory = _factory(name)
+    if factory is None:
+        known = "is not in" if name in FACTORIES else "is unknown to"
+        raise ValueError(
+            f"detector {name!r} {known} OpenCV {cv2.__version__}: it has {', '.join(available())}"
+        )
+    if name == "orb":
+        return factory(nfeatures=max_keypoints)
+    if name == "gftt":
+        return factory(maxCorners=max_keypoints)
+    return factory()
+
+
+def _factory(name: str) -> Any:
+    attribute = FACTORIES.get(name, "")
+    homes = (cv2, getattr(cv2, "xfeatures2d", None))
+    return next((getattr(home, attribute) for home in homes if hasattr(home, attribute)), None)

@@ -1,0 +1,212 @@
+"""`kd-cv match`: two photographs, their matches, the homography, and a picture of it."""
+
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.table import Table
+
+from kd_cv.cli.images import Image, example_pair, read_photo
+from kd_cv.cli.matcher import STEPS, Options, Timed, detect, make_feature, run
+from kd_cv.cli.picture import Row, draw_rows
+from kd_cv.files import replacing
+from kd_cv.frames import as_gray
+from kd_cv.matching import DESCRIPTORS
+from kd_cv.metrics import homography_corner_error
+
+TITLES = {"kd": "KD", "sift": "SIFT", "rootsift": "RootSIFT"}
+ROW_HEIGHTS = (720, 480)  # of a picture with one row, and with several
+HOMOGRAPHY_SUFFIXES = (".txt", ".npy", ".json")
+
+
+def match_command(
+    photos: Sequence[Path],
+    output: Path | None,
+    report: Path | None,
+    save_homography: Path | None,
+    descriptor: str,
+    compare: bool,
+    options: Options,
+    as_json: bool,
+) -> int:
+    """Run `kd-cv match`; the exit code: 0 with a homography, 1 without."""
+    make_feature(descriptor, options.weights)
+    _check_outputs(photos, output, report, save_homography)
+    H_true: NDArray[np.float64] | None = None
+    if not photos:
+        image0, image1, H_true = example_pair()
+        names = ("astronaut", "astronaut, warped")
+    else:
+        image0, image1 = (read_photo(path) for path in photos)
+        names = (photos[0].name, photos[1].name)
+
+    gray0, gray1 = as_gray(image0), as_gray(image1)
+    with Console(stderr=True, quiet=as_json).status("Detecting keypoints ...") as status:
+        keypoints, seconds = detect(gray0, gray1, options)
+        found = {}
+        for name in DESCRIPTORS if compare else (descriptor,):
+            status.update(f"Matching with {TITLES[name]} ...")
+            found[name] = run(name, gray0, gray1, keypoints, seconds, options)
+        chosen = found[descriptor]
+        status.update("Drawing ...")
+        if output:
+            _write_picture(output, image0, image1, list(found.values()))
+        if report:
+            from kd_cv.report import write_report
+
+            write_report(
+                report, image0, image1, chosen.result, chosen.candidates,
+                names=names, descriptor=chosen.feature, title=TITLES[descriptor],
+                ratio=options.ratio, threshold=options.threshold,
+            )  # fmt: skip
+    if save_homography and chosen.result.success:
+        _write_homography(save_homography, chosen.result.H_0to1)
+
+    if as_json:
+        content = summary(chosen)
+        if compare:
+            content["compare"] = {name: summary(timed) for name, timed in found.items()}
+        print(json.dumps(content))
+    else:
+        _print(found, chosen, image0, H_true, options)
+    if not as_json:
+        _print_files(output, report, save_homography if chosen.result.success else None)
+    if not chosen.result.success:
+        print(f"kd-cv: {failure(chosen)}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def summary(timed: Timed) -> dict[str, Any]:
+    """What --json prints: H_0to1 is null where success is false."""
+    result = timed.result
+    return {
+        "descriptor": timed.name,
+        "keypoints": [len(result.keypoints0), len(result.keypoints1)],
+        "matches": len(result.matches),
+        "inliers": int(result.inliers.sum()),
+        "success": bool(result.success),
+        "H_0to1": _rows(result.H_0to1) if result.success else None,
+        "seconds": round(timed.total, 6),
+        "steps": {step: round(timed.seconds[step], 6) for step in STEPS},
+    }
+
+
+def failure(timed: Timed) -> str:
+    """Why there is no homography, in one line."""
+    matches, inliers = len(timed.result.matches), int(timed.result.inliers.sum())
+    if matches < 4:
+        return f"no homography: {matches} matches, at least 4 are needed (a larger --ratio?)"
+    return f"no homography: {inliers} inliers of {matches} matches are no more than chance gives"
+
+
+def _check_outputs(photos: Sequence[Path], *outputs: Path | None) -> None:
+    """Refuse before any work what could not be written after it."""
+    if len(photos) not in (0, 2):
+        raise ValueError(f"match takes two photographs, or none for the example; got {len(photos)}")
+    picture, _, homography = outputs
+    if picture and not _can_encode(picture):
+        raise ValueError(f"{picture}: unknown kind of picture, expected .png, .jpg, .webp ...")
+    if homography and homography.suffix not in HOMOGRAPHY_SUFFIXES:
+        kinds = ", ".join(HOMOGRAPHY_SUFFIXES)
+        raise ValueError(f"{homography}: unknown kind of file, expected {kinds}")
+    for path in filter(None, outputs):
+        check_writable(path)
+        for photo in photos:
+            if path.exists() and photo.exists() and os.path.samefile(path, photo):
+                raise ValueError(f"{path} is one of the photographs: it would be overwritten")
+
+
+def check_writable(path: Path) -> None:
+    """Try what `replacing` will do: a file in the folder of `path`."""
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a directory, expected a file to write")
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"there is no directory {path.parent} to write {path.name} in")
+    try:
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
+    except OSError as error:
+        raise OSError(f"cannot write in {path.parent}: {error.strerror}") from error
+
+
+def _can_encode(path: Path) -> bool:
+    try:
+        return bool(path.suffix) and cv2.haveImageWriter(path.name)
+    except cv2.error:
+        return False
+
+
+def _write_picture(path: Path, image0: Image, image1: Image, found: Sequence[Timed]) -> None:
+    rows = [Row(TITLES[timed.name], timed.result) for timed in found]
+    sheet = draw_rows(image0, image1, rows, ROW_HEIGHTS[len(rows) > 1])
+    encoded = cv2.imencode(path.suffix, sheet)[1]
+    with replacing(path) as temporary:
+        temporary.write_bytes(encoded.tobytes())
+
+
+def _write_homography(path: Path, H_0to1: Any) -> None:
+    with replacing(path) as temporary:
+        if path.suffix == ".npy":
+            np.save(temporary, H_0to1)
+        elif path.suffix == ".json":
+            temporary.write_text(json.dumps({"H_0to1": _rows(H_0to1)}) + "\n")
+        else:
+            np.savetxt(temporary, H_0to1, fmt="%.12g")
+
+
+def _rows(H_0to1: Any) -> list[list[float]]:
+    return [[float(value) for value in row] for row in H_0to1]
+
+
+def _print(
+    found: dict[str, Timed],
+    chosen: Timed,
+    image0: Image,
+    H_true: NDArray[np.float64] | None,
+    options: Options,
+) -> None:
+    console = Console(highlight=False)
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("")
+    for timed in found.values():
+        table.add_column(TITLES[timed.name], justify="right", style="bold")
+    results = [timed.result for timed in found.values()]
+    table.add_row("keypoints", *(f"{len(r.keypoints0)} + {len(r.keypoints1)}" for r in results))
+    table.add_row("matches", *(str(len(r.matches)) for r in results))
+    table.add_row("inliers", *(str(int(r.inliers.sum())) for r in results))
+    table.add_row("homography", *("found" if r.success else "not found" for r in results))
+    if H_true is not None:
+        errors = [homography_corner_error(r.H_0to1, H_true, image0.shape) for r in results]
+        table.add_row("its corner error", *(f"{error:.2f} px" for error in errors))
+    table.add_section()
+    for step in STEPS:
+        label = f"{step} ({options.detector})" if step == "detect" else step
+        table.add_row(label, *(_ms(timed.seconds[step]) for timed in found.values()), style="dim")
+    table.add_row("total", *(_ms(timed.total) for timed in found.values()))
+    console.print(table)
+    if chosen.result.success and chosen.result.H_0to1 is not None:
+        console.print("\nH_0to1, from the first image to the second:")
+        for row in chosen.result.H_0to1:
+            console.print("  " + " ".join(f"{value:13.6g}" for value in row))
+
+
+def _ms(seconds: float) -> str:
+    return f"{1000 * seconds:.1f} ms"
+
+
+def _print_files(output: Path | None, report: Path | None, homography: Path | None) -> None:
+    print()
+    for what, path in (("homography", homography), ("report", report), ("picture", output)):
+        if path:
+            print(f"{what}: {path.resolve()}")
+    if not output and not report:
+        print("-o matches.png draws the matches, --report report.html makes a page of them")

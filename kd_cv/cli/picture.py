@@ -1,0 +1,174 @@
+"""The picture of `kd-cv match`: keypoints, inliers and outliers, seen at a glance."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from kd_cv.cli.images import Image
+from kd_cv.matching import MatchResult
+
+Color = tuple[int, int, int]
+
+# From the palette of Okabe and Ito, which colour-blind people can tell apart; BGR.
+INLIER: Color = (235, 170, 30)
+OUTLIER: Color = (0, 140, 255)
+KEYPOINT: Color = (190, 190, 190)
+OUTLINE: Color = (66, 228, 240)
+INK: Color = (45, 40, 35)
+PAPER: Color = (255, 255, 255)
+
+GAP = 12
+MARGIN = 16
+BAND = 48  # height of a line of text
+TEXT = 22
+SUBPIXEL = 4  # binary digits of OpenCV's drawing coordinates
+MAX_WIDTH = 2400
+MAX_LINES = 120  # of each kind; more would hide the photographs
+
+
+class Row(NamedTuple):
+    """One row of the picture: a title, and what was found."""
+
+    title: str
+    result: MatchResult
+
+
+def draw_rows(image0: Image, image1: Image, rows: Sequence[Row], height: int) -> Image:
+    """Rows of both images, `height` pixels high each, with titles and a legend."""
+    scales = [height / image.shape[0] for image in (image0, image1)]
+    width = sum(image.shape[1] * s for image, s in zip((image0, image1), scales, strict=True))
+    shrink = min(1.0, MAX_WIDTH / width)
+    backdrops = [
+        _backdrop(image, s * shrink) for image, s in zip((image0, image1), scales, strict=True)
+    ]
+    panels = [_panel(image0, image1, backdrops, row.result) for row in rows]
+    row_height = panels[0].shape[0] + BAND
+    shape = (row_height * len(rows) + BAND, panels[0].shape[1] + 2 * MARGIN, 3)
+    sheet = np.full(shape, PAPER, np.uint8)
+    for index, panel in enumerate(panels):
+        top = index * row_height + BAND
+        sheet[top : top + panel.shape[0], MARGIN : MARGIN + panel.shape[1]] = panel
+    titles = [
+        (index * row_height + BAND // 2, row.title, _counts(row.result))
+        for index, row in enumerate(rows)
+    ]
+    return _write(sheet, titles, _legend(rows))
+
+
+def _panel(image0: Image, image1: Image, backdrops: Sequence[Image], result: MatchResult) -> Image:
+    left, right = backdrops
+    panel = np.full(
+        (max(left.shape[0], right.shape[0]), left.shape[1] + GAP + right.shape[1], 3),
+        PAPER,
+        np.uint8,
+    )
+    offset = left.shape[1] + GAP
+    panel[: left.shape[0], : left.shape[1]] = left
+    panel[: right.shape[0], offset:] = right
+
+    def place(points: NDArray[np.float64], side: int) -> NDArray[np.float64]:
+        scale = backdrops[side].shape[0] / (image0, image1)[side].shape[0]
+        return (points + 0.5) * scale - 0.5 + (side * offset, 0)
+
+    for side, keypoints in enumerate((result.keypoints0, result.keypoints1)):
+        if keypoints:
+            points = cv2.KeyPoint.convert(keypoints).astype(np.float64)
+            _dots(panel, place(points, side), KEYPOINT, 1.3)
+    a, b = place(result.points0, 0), place(result.points1, 1)
+    dot = max(2.0, panel.shape[0] / 250)
+    for chosen, color in ((result.inliers, INLIER), (~result.inliers, OUTLIER)):
+        rows = np.flatnonzero(chosen)
+        shown = rows[np.argsort(result.ratios[rows], kind="stable")[:MAX_LINES]]
+        lines = panel.copy()
+        _lines(lines, a[shown], b[shown], color)
+        panel = cv2.addWeighted(lines, 0.7, panel, 0.3, 0)
+        for points in (a[rows], b[rows]):
+            _dots(panel, points, color, dot)
+    if result.success and result.H_0to1 is not None:
+        height, width = image0.shape[:2]
+        corners = np.array([[0, 0], [width, 0], [width, height], [0, height]]) - 0.5
+        seen = cv2.perspectiveTransform(corners[None], result.H_0to1)[0]
+        region = panel[: right.shape[0], offset:]
+        cv2.polylines(
+            region, [_fixed(place(seen, 1) - (offset, 0))], True, OUTLINE, 2, cv2.LINE_AA, SUBPIXEL
+        )
+    return panel
+
+
+def _backdrop(image: Image, scale: float) -> Image:
+    """The image at its size in the picture, paler, so that the lines stand out."""
+    size = (max(1, round(image.shape[1] * scale)), max(1, round(image.shape[0] * scale)))
+    image = cv2.resize(image, size, interpolation=cv2.INTER_AREA if scale < 1 else cv2.INTER_CUBIC)
+    gray = cv2.cvtColor(cv2.cvtColor(image, cv2.COLOR_BGR2GRAY), cv2.COLOR_GRAY2BGR)
+    return cv2.addWeighted(image, 0.35, gray, 0.5, 20)
+
+
+def _fixed(points: NDArray[np.float64]) -> NDArray[np.int32]:
+    """OpenCV's fixed-point coordinates; far outside is clipped, as integers would overflow."""
+    return np.rint(np.clip(points, -1e5, 1e5) * 2**SUBPIXEL).astype(np.int32)
+
+
+def _dots(panel: Image, points: NDArray[np.float64], color: Color, radius: float) -> None:
+    r = round(radius * 2**SUBPIXEL)
+    for x, y in _fixed(points).tolist():
+        cv2.circle(panel, (x, y), r, color, -1, cv2.LINE_AA, SUBPIXEL)
+
+
+def _lines(panel: Image, a: NDArray[np.float64], b: NDArray[np.float64], color: Color) -> None:
+    for p, q in zip(_fixed(a).tolist(), _fixed(b).tolist(), strict=True):
+        cv2.line(panel, p, q, color, 1, cv2.LINE_AA, SUBPIXEL)
+
+
+def _counts(result: MatchResult) -> str:
+    inliers, matches = int(result.inliers.sum()), len(result.matches)
+    verdict = "" if result.success else " · no homography"
+    return f"{inliers} inliers of {matches} matches{verdict}"
+
+
+def _legend(rows: Sequence[Row]) -> list[tuple[Color, str]]:
+    most = max(max(int(row.result.inliers.sum()), int((~row.result.inliers).sum())) for row in rows)
+    limit = f" (lines for the best {MAX_LINES} of each)" if most > MAX_LINES else ""
+    entries = [
+        (INLIER, "inlier"),
+        (OUTLIER, "outlier" + limit),
+        (KEYPOINT, "unmatched keypoint"),
+    ]
+    if any(row.result.success for row in rows):
+        entries.append((OUTLINE, "image 0 seen in image 1"))
+    return entries
+
+
+def _write(
+    sheet: Image, titles: Sequence[tuple[int, str, str]], legend: Sequence[tuple[Color, str]]
+) -> Image:
+    """Titles (y, bold, plain) and a legend at the foot, in the font that Matplotlib ships."""
+    import matplotlib
+    from PIL import Image as Pillow
+    from PIL import ImageDraw, ImageFont
+
+    def rgb(color: Color) -> Color:
+        return color[::-1]
+
+    folder = matplotlib.get_data_path() + "/fonts/ttf/"
+    canvas = Pillow.fromarray(np.ascontiguousarray(sheet[:, :, ::-1]))
+    draw = ImageDraw.Draw(canvas)
+    room = sheet.shape[1] - 2 * MARGIN
+    for size in range(TEXT, 7, -1):  # the largest that fits
+        plain = ImageFont.truetype(folder + "DejaVuSans.ttf", size)
+        bold = ImageFont.truetype(folder + "DejaVuSans-Bold.ttf", size)
+        headings = [bold.getlength(a) + size + plain.getlength(b) for _, a, b in titles]
+        foot = sum(plain.getlength(text) + 2.5 * size for _, text in legend)
+        if max(*headings, foot) <= room:
+            break
+    for y, title, counts in titles:
+        draw.text((MARGIN, y), title, rgb(INK), bold, anchor="lm")
+        draw.text((MARGIN + bold.getlength(title) + size, y), counts, rgb(INK), plain, anchor="lm")
+    x, y = float(MARGIN), sheet.shape[0] - BAND // 2
+    for color, text in legend:
+        draw.ellipse((x, y - size / 3, x + 2 * size / 3, y + size / 3), rgb(color), rgb(INK))
+        draw.text((x + size, y), text, rgb(INK), plain, anchor="lm")
+        x += plain.getlength(text) + 2.5 * size
+    return np.ascontiguousarray(np.asarray(canvas)[:, :, ::-1])
