@@ -31,28 +31,31 @@ def raw(  # type: ignore[no-untyped-def]
 
     A patch without any gradient gives a row of zeros.
     """
-    # Step 1, planes: gradients of the smoothed patch; cos and sin of theta without trigonometry.
+    # Step 1: gradients of the smoothed patch; cos and sin of theta without trigonometry.
     gx = smooth @ x @ diff.T
     gy = diff @ x @ smooth.T
     g2 = gx * gx + gy * gy
+    textured = g2.sum(-1).sum(-1) > flat * (x * x + 1).sum(-1).sum(-1)
     none = g2 < no_gradient
     m = (g2 + none) ** 0.5
     weight = (m * (g2 >= no_gradient) + eps) ** 0.5
-    cos1 = (gx + none) / m
-    sin1 = gy / m
-    cos2 = cos1 * cos1 - sin1 * sin1
-    sin2 = 2 * sin1 * cos1
-    cos3 = cos2 * cos1 - sin2 * sin1
-    sin3 = sin2 * cos1 + cos2 * sin1
+    cos = gx / m + none
+    sin = gy / m
 
-    # Step 2, spatial sums: V = sum_k (plane_k @ Phi) @ T_k.
+    # Step 2: V = sum_k (plane_k @ Phi) @ T_k. The planes follow one from the other by the
+    # angle-sum rules, each used as soon as it is there: autograd then keeps the fewest.
     V = spatial_sum(weight, Phi) @ T[0]
-    V = V + spatial_sum(weight * cos1, Phi) @ T[1] + spatial_sum(weight * sin1, Phi) @ T[4]
-    V = V + spatial_sum(weight * cos2, Phi) @ T[2] + spatial_sum(weight * sin2, Phi) @ T[5]
-    V = V + spatial_sum(weight * cos3, Phi) @ T[3] + spatial_sum(weight * sin3, Phi) @ T[6]
+    cos_plane = weight * cos
+    sin_plane = weight * sin
+    V = V + spatial_sum(cos_plane, Phi) @ T[1] + spatial_sum(sin_plane, Phi) @ T[4]
+    for k in range(2, 4):
+        cos_plane, sin_plane = (
+            cos_plane * cos - sin_plane * sin,
+            sin_plane * cos + cos_plane * sin,
+        )
+        V = V + spatial_sum(cos_plane, Phi) @ T[k] + spatial_sum(sin_plane, Phi) @ T[k + 3]
 
     # Step 3, first half: unit parts, unit whole, zero where the patch is flat.
-    textured = g2.sum(-1).sum(-1) > flat * (x * x + 1).sum(-1).sum(-1)
     V = V * textured[:, None]
     return normalised(V / (nonzero((V * V) @ parts) ** 0.5 @ parts.T))
 
@@ -68,11 +71,16 @@ def project(V, mu, A):  # type: ignore[no-untyped-def]
     return normalised((V - mu) @ A * described[:, None])
 
 
+def signed_power(V, power: float):  # type: ignore[no-untyped-def]
+    """|V| ** power with the sign of V, and a finite derivative at 0."""
+    return V / nonzero(abs(V)) ** (1.0 - power)
+
+
 def normalised(V):  # type: ignore[no-untyped-def]
     """Rows of unit norm; rows of zeros stay so."""
     return V / nonzero((V * V).sum(-1)[:, None]) ** 0.5
 
 
 def nonzero(squares):  # type: ignore[no-untyped-def]
-    """Zeros replaced by ones: a denominator that leaves rows of zeros as they are."""
+    """Zeros replaced by ones: a denominator that leaves zeros as they are."""
     return squares + (squares == 0)
