@@ -26,7 +26,7 @@ BAND = 48  # height of a line of text
 TEXT = 22
 SUBPIXEL = 4  # binary digits of OpenCV's drawing coordinates
 MAX_WIDTH = 2400
-MAX_LINES = 120  # of each kind; more would hide the photographs
+MAX_LINES = 220  # more would hide the photographs
 
 
 class Row(NamedTuple):
@@ -78,14 +78,15 @@ def _panel(image0: Image, image1: Image, backdrops: Sequence[Image], result: Mat
             points = cv2.KeyPoint.convert(keypoints).astype(np.float64)
             _dots(panel, place(points, side), KEYPOINT, 1.3)
     a, b = place(result.points0, 0), place(result.points1, 1)
-    dot = max(2.0, panel.shape[0] / 250)
+    # Every n-th match as a line: inliers and outliers in the proportion that was found.
+    drawn = np.zeros(len(result.matches), bool)
+    drawn[np.argsort(result.ratios, kind="stable")[:: _stride(result)]] = True
+    dot = max(2.0, panel.shape[0] / (250 if len(drawn) <= 4 * MAX_LINES else 320))
     for chosen, color in ((result.inliers, INLIER), (~result.inliers, OUTLIER)):
-        rows = np.flatnonzero(chosen)
-        shown = rows[np.argsort(result.ratios[rows], kind="stable")[:MAX_LINES]]
         lines = panel.copy()
-        _lines(lines, a[shown], b[shown], color)
+        _lines(lines, a[chosen & drawn], b[chosen & drawn], color)
         panel = cv2.addWeighted(lines, 0.7, panel, 0.3, 0)
-        for points in (a[rows], b[rows]):
+        for points in (a[chosen], b[chosen]):
             _dots(panel, points, color, dot)
     if result.success and result.H_0to1 is not None:
         height, width = image0.shape[:2]
@@ -122,20 +123,21 @@ def _lines(panel: Image, a: NDArray[np.float64], b: NDArray[np.float64], color: 
         cv2.line(panel, p, q, color, 1, cv2.LINE_AA, SUBPIXEL)
 
 
+def _stride(result: MatchResult) -> int:
+    return max(1, -(-len(result.matches) // MAX_LINES))
+
+
 def _counts(result: MatchResult) -> str:
-    inliers, matches = int(result.inliers.sum()), len(result.matches)
-    verdict = "" if result.success else " · no homography"
-    return f"{inliers} inliers of {matches} matches{verdict}"
+    text = f"{int(result.inliers.sum())} inliers of {len(result.matches)} matches"
+    if not result.success:
+        text += " · no homography"
+    if _stride(result) > 1:
+        text += f" · 1 of {_stride(result)} drawn as a line"
+    return text
 
 
 def _legend(rows: Sequence[Row]) -> list[tuple[Color, str]]:
-    most = max(max(int(row.result.inliers.sum()), int((~row.result.inliers).sum())) for row in rows)
-    limit = f" (lines for the best {MAX_LINES} of each)" if most > MAX_LINES else ""
-    entries = [
-        (INLIER, "inlier"),
-        (OUTLIER, "outlier" + limit),
-        (KEYPOINT, "unmatched keypoint"),
-    ]
+    entries = [(INLIER, "inlier"), (OUTLIER, "outlier"), (KEYPOINT, "unmatched keypoint")]
     if any(row.result.success for row in rows):
         entries.append((OUTLINE, "image 0 seen in image 1"))
     return entries
