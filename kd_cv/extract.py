@@ -1,0 +1,651 @@
+"""Whole collections of images into one HDF5 file, in the layout that hloc reads.
+
+A group per image, named by its path below the collection's folder, with the datasets
+
+==============  ======  =======================================================================
+keypoints       (N, 2)  float32 x, y in pixels of the image file, the first pixel's centre at
+                        (0, 0); attribute `uncertainty`: pixels of the image file per pixel seen
+descriptors     (D, N)  float32, float16, or uint8 (see `feature2d.as_uint8`)
+scores          (N,)    float32, the detector's response
+scales, oris    (N,)    float32, sigma in pixels (half of OpenCV's size) and angle in radians
+image_size      (2,)    width, height of the image file
+==============  ======  =======================================================================
+
+An HDF5 file that is open for writing does not survive a crash. So batches of images go to small
+files in `<output>.partial/`, each of which appears whole or not at all, and the output is put
+together from them at the end, again whole or not at all. A run that was stopped at any moment goes
+on from the batches that are there. The settings are kept beside the data: a file is never continued
+with others.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import pickle
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from kd_cv.datasets import PHOTO_SUFFIXES, list_photos, read_gray
+from kd_cv.feature2d import KDDescriptor
+from kd_cv.files import replacing
+from kd_cv.frames import from_keypoints, radians
+from kd_cv.matching import DESCRIPTORS, as_feature
+
+LAYOUT = 1  # to be raised when the layout or the meaning of a setting changes
+MAX_BATCH = 16  # images of one partial file: what a crash can cost each worker
+DTYPES = ("float16", "float32", "uint8")
+STAGES = ("decode", "detect", "describe")
+SETTINGS = "kd_cv"  # the root attribute that holds the settings as JSON
+
+PathLike = str | os.PathLike[str]
+Arrays = dict[str, NDArray[Any]]
+
+
+# --------------------------------------------------------------------------------------- settings
+
+
+@dataclass(frozen=True)
+class Extraction:
+    """What is done with one image.
+
+    descriptor     "kd", "sift", "rootsift", or a KDDescriptor
+    max_keypoints  the strongest that are kept
+    max_size       images whose longer side is larger are reduced to it first; None: never
+    dtype          of the stored descriptors: "float16", "float32" or, for KD only, "uint8"
+    """
+
+    descriptor: str | KDDescriptor = "kd"
+    max_keypoints: int = 8192
+    max_size: int | None = 3200
+    dtype: str = "float16"
+
+    def __post_init__(self) -> None:
+        if self.dtype not in DTYPES:
+            raise ValueError(f"dtype must be one of {list(DTYPES)}, got {self.dtype!r}")
+        for name in ("max_keypoints", "max_size"):
+            value = getattr(self, name)
+            if value is None and name == "max_size":
+                continue
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise ValueError(f"{name} must be a positive int, got {value!r}")
+        if isinstance(self.descriptor, str):
+            if self.descriptor not in DESCRIPTORS:
+                raise ValueError(
+                    f"unknown descriptor {self.descriptor!r}: expected one of {list(DESCRIPTORS)} "
+                    "or a KDDescriptor"
+                )
+        elif type(self.descriptor) is not KDDescriptor:
+            kind = type(self.descriptor).__name__
+            raise TypeError(f"descriptor must be a name or a KDDescriptor, got {kind}")
+        else:
+            pickle.dumps(self.descriptor)  # TypeError with a detector that has no written settings
+        if self.dtype == "uint8" and self.descriptor in ("sift", "rootsift"):
+            raise ValueError(f"dtype 'uint8' is for KD descriptors, not for {self.descriptor!r}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # OpenCV's objects cannot be sent to another process: `feature` is made anew there.
+        return Extraction, (self.descriptor, self.max_keypoints, self.max_size, self.dtype)
+
+    @cached_property
+    def feature(self) -> Any:
+        """The object that describes, giving float32 rows or, for dtype "uint8", bytes."""
+        kd = KDDescriptor() if self.descriptor == "kd" else self.descriptor
+        if isinstance(kd, str):
+            return as_feature(kd)
+        kind = cv2.CV_8U if self.dtype == "uint8" else cv2.CV_32F
+        return KDDescriptor(**{**vars(kd.settings), "descriptor_type": kind, "drop": True})
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """All that decides the content of the file, as JSON can hold it."""
+        own = {field.name: getattr(self, field.name) for field in fields(self)}
+        settings: dict[str, Any] = {"layout": LAYOUT, **own}
+        feature = self.feature
+        if type(feature) is KDDescriptor:
+            own = dict(vars(feature.settings), scales=list(feature.settings.scales))
+            if feature.projection is None:
+                own["weights"] = None
+            else:  # the matrices themselves: a name or a path may stand for others tomorrow
+                mu, A = feature.projection.mu, feature.projection.A
+                digest = hashlib.sha256(mu.tobytes() + np.ascontiguousarray(A).tobytes())
+                own["weights"] = digest.hexdigest()[:16]
+            settings["descriptor"] = own
+        return settings
+
+    def features(self, gray: NDArray[np.uint8], clock: Clock | None = None) -> Arrays:
+        """The datasets of one gray image (H, W)."""
+        clock = clock or Clock()
+        height, width = gray.shape
+        with clock("detect"):
+            seen = shrunk(gray, self.max_size)
+            keypoints = strongest(cv2.SIFT_create().detect(seen, None), self.max_keypoints)
+        with clock("describe"):
+            keypoints, rows = self.feature.compute(seen, keypoints)
+            frames = from_keypoints(keypoints)
+            # The same point of the image in the file: pixel centres are at integers in both.
+            ratio = np.array([width, height]) / np.array(seen.shape[::-1])
+            if rows is None:
+                rows = np.zeros((0, self.dim), np.float32)
+            stored = rows.astype(self.dtype, copy=False)
+        return {
+            "keypoints": ((frames[:, :2] + 0.5) * ratio - 0.5).astype(np.float32),
+            "descriptors": np.ascontiguousarray(stored.T),
+            "scores": np.array([k.response for k in keypoints], np.float32),
+            "scales": (frames[:, 2] * ratio.mean() / 2).astype(np.float32),
+            "oris": radians(frames[:, 3]).astype(np.float32),
+            "image_size": np.array([width, height], np.int64),
+        }
+
+    @property
+    def dim(self) -> int:
+        """Dimensions of a descriptor."""
+        return self.feature.descriptorSize() if type(self.feature) is KDDescriptor else 128
+
+
+def shrunk(gray: NDArray[np.uint8], max_size: int | None) -> NDArray[np.uint8]:
+    """The image with its longer side at most `max_size`."""
+    height, width = gray.shape
+    if max_size is None or max(height, width) <= max_size:
+        return gray
+    scale = max_size / max(height, width)
+    size = (max(1, round(width * scale)), max(1, round(height * scale)))
+    return np.asarray(cv2.resize(gray, size, interpolation=cv2.INTER_AREA), dtype=np.uint8)
+
+
+def strongest(keypoints: Sequence[cv2.KeyPoint], count: int) -> list[cv2.KeyPoint]:
+    """The `count` keypoints of the largest response, in their order."""
+    if len(keypoints) <= count:
+        return list(keypoints)
+    responses = np.array([keypoint.response for keypoint in keypoints])
+    kept = np.sort(np.argsort(-responses, kind="stable")[:count])
+    return [keypoints[i] for i in kept]
+
+
+class Clock:
+    """Processor seconds of each stage, as the threads that worked on it count them."""
+
+    def __init__(self) -> None:
+        self.seconds = dict.fromkeys(STAGES, 0.0)
+
+    @contextmanager
+    def __call__(self, stage: str) -> Iterator[None]:
+        start = time.thread_time()
+        yield
+        self.seconds[stage] += time.thread_time() - start
+
+
+# ----------------------------------------------------------------------------------------- images
+
+
+@dataclass(frozen=True)
+class Collection:
+    """Images by their names: paths below a root folder."""
+
+    root: Path
+    names: tuple[str, ...]
+
+    @classmethod
+    def of(cls, images: PathLike | Collection, root: PathLike | None = None) -> Collection:
+        """The images of a folder (and below it), of a glob pattern, or of a list file.
+
+        A list file (.txt) has one name a line, relative to `root` or else to its own folder; empty
+        lines and those that begin with # do not count. The names of a glob pattern are relative
+        to `root` or else to the last folder before the first wildcard.
+        """
+        if isinstance(images, Collection):
+            return images
+        path = Path(images)
+        if path.is_dir():
+            base = Path(root or path)
+            return cls._below(base, (p.relative_to(base).as_posix() for p in list_photos(path)))
+        if path.is_file():
+            if path.suffix.lower() != ".txt":
+                raise ValueError(
+                    f"{str(path)!r} is one file: expected a folder, a glob pattern or a list (.txt)"
+                )
+            lines = (line.strip() for line in path.read_text(encoding="utf-8").splitlines())
+            named = (line for line in lines if line and not line.startswith("#"))
+            return cls._below(Path(root or path.parent), named)
+        fixed = [part for part in path.parts[: _first_wildcard(path.parts)]]
+        base = Path(root) if root else Path(*fixed)
+        found = Path(*fixed).glob(str(Path(*path.parts[len(fixed) :])))
+        photos = (p for p in found if p.suffix.lower() in PHOTO_SUFFIXES and p.is_file())
+        return cls._below(base, sorted(p.relative_to(base).as_posix() for p in photos))
+
+    @classmethod
+    def _below(cls, root: Path, names: Iterable[str]) -> Collection:
+        checked = tuple(dict.fromkeys(_name(name) for name in names))
+        if not checked:
+            raise ValueError(f"no images found in {str(root)!r}")
+        return cls(root.absolute(), checked)
+
+
+def _first_wildcard(parts: Sequence[str]) -> int:
+    for index, part in enumerate(parts):
+        if any(character in part for character in "*?["):
+            return index
+    raise FileNotFoundError(f"no folder, list file or pattern {os.path.join(*parts)!r}")
+
+
+def _name(text: str) -> str:
+    """A name as it is stored: a relative path that stays below its root."""
+    path = PurePosixPath(text)
+    if path.is_absolute() or ".." in path.parts or not path.parts or "\0" in text:
+        raise ValueError(f"image name {text!r} must be a path below the folder of the images")
+    return str(path)
+
+
+# ---------------------------------------------------------------------------------------- batches
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Some images whose features go to one partial file."""
+
+    root: Path
+    names: tuple[str, ...]
+    part: Path
+
+    @property
+    def label(self) -> str:
+        return _json(self.names)
+
+
+@dataclass(frozen=True)
+class Report:
+    """What became of a batch: counts, reasons for skipped images, processor seconds by stage."""
+
+    done: int
+    keypoints: int
+    skipped: Mapping[str, str]
+    seconds: Mapping[str, float]
+
+
+def batches(collection: Collection, names: Sequence[str], folder: Path) -> list[Batch]:
+    """Cut the names into batches; a later run with the same names finds the same batches."""
+    size = min(MAX_BATCH, max(1, len(names) // 64))
+    parts = []
+    for start in range(0, len(names), size):
+        own = tuple(names[start : start + size])
+        digest = hashlib.sha256(_json(own).encode()).hexdigest()[:24]
+        parts.append(Batch(collection.root, own, folder / f"{digest}.h5"))
+    return parts
+
+
+def run_batch(batch: Batch, extraction: Extraction) -> Report:
+    """Extract a batch into its partial file, unless that is there already."""
+    h5py = _h5py()
+    report = finished(batch)
+    if report:
+        return report
+    clock, skipped, keypoints = Clock(), {}, 0
+    with replacing(batch.part) as temporary, h5py.File(temporary, "w") as file:
+        for name, image in ahead(batch, clock):
+            if isinstance(image, str):
+                skipped[name] = image
+                continue
+            try:
+                arrays = extraction.features(image, clock)
+            except cv2.error as error:
+                skipped[name] = f"OpenCV cannot process it: {error}"
+                continue
+            uncertainty = max(1.0, max(image.shape) / (extraction.max_size or np.inf))
+            write_group(file, name, arrays, uncertainty)
+            keypoints += len(arrays["keypoints"])
+        report = Report(len(batch.names) - len(skipped), keypoints, skipped, clock.seconds)
+        file.attrs["names"], file.attrs["report"] = batch.label, _json(vars(report))
+    return report
+
+
+def finished(batch: Batch) -> Report | None:
+    """The report of a batch whose partial file is whole; None if it has to be done."""
+    h5py = _h5py()
+    try:
+        with h5py.File(batch.part, "r") as file:
+            if file.attrs["names"] == batch.label:
+                return Report(**json.loads(file.attrs["report"]))
+    except (OSError, KeyError, TypeError, ValueError):
+        pass  # not there, or cut off by a full disk or a power failure
+    return None
+
+
+def ahead(batch: Batch, clock: Clock) -> Iterator[tuple[str, NDArray[np.uint8] | str]]:
+    """Name and gray image, or the reason why there is none; the next one is decoded meanwhile."""
+
+    def load(name: str) -> NDArray[np.uint8] | str:
+        with clock("decode"):
+            try:
+                return read_gray(batch.root / name)
+            except (ValueError, OSError) as error:
+                return _reason(batch.root / name, error)
+
+    with ThreadPoolExecutor(1) as reader:
+        following: Future[Any] = reader.submit(load, batch.names[0])
+        for name, after in zip(batch.names, [*batch.names[1:], None], strict=True):
+            image = following.result()
+            if after is not None:
+                following = reader.submit(load, after)
+            yield name, image
+
+
+def _reason(path: Path, error: Exception) -> str:
+    if isinstance(error, FileNotFoundError):
+        return "not found"
+    if path.is_file() and os.access(path, os.R_OK) and path.stat().st_size == 0:
+        return "empty file"
+    return str(error).replace(f"{path}: ", "").replace(f"{path} ", "").strip()
+
+
+def write_group(file: Any, name: str, arrays: Arrays, uncertainty: float) -> None:
+    """One image in hloc's layout."""
+    group = file.create_group(name)
+    for key, values in arrays.items():
+        group.create_dataset(key, data=values)
+    group["keypoints"].attrs["uncertainty"] = uncertainty
+
+
+# ------------------------------------------------------------------------------------- a whole run
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a run did.
+
+    images     in the collection; of these `kept` were in the output already
+    skipped    name -> reason
+    seconds    from start to end; `cpu`: processor seconds by stage, as the threads count them
+    """
+
+    output: Path
+    images: int
+    kept: int
+    done: int
+    keypoints: int
+    skipped: Mapping[str, str]
+    seconds: float
+    workers: int
+    cpu: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def use(self) -> float:
+        """Part of the workers' time that went into decoding, detecting and describing."""
+        return sum(self.cpu.values()) / max(1e-9, self.seconds * self.workers)
+
+    @property
+    def exit_code(self) -> int:
+        """0 if every image is in the output, else 1."""
+        return int(bool(self.skipped))
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self.output}: {self.done} images, {self.keypoints} keypoints in {self.seconds:.1f} s"
+            f" ({self.done / max(1e-9, self.seconds):.1f} images/s)"
+            + (f", {self.kept} were there before" if self.kept else "")
+        ]
+        if self.done:
+            each = ", ".join(f"{s} {1e3 * t / self.done:.0f} ms" for s, t in self.cpu.items())
+            lines.append(f"an image: {each}; {self.use:.0%} of {self.workers} workers' time")
+        lines += [f"skipped {name}: {reason}" for name, reason in self.skipped.items()]
+        if self.skipped:
+            lines.append(f"{len(self.skipped)} of {self.images} images skipped")
+        return "\n".join(lines)
+
+
+# Runs batches in any order and yields their reports as they finish.
+Runner = Callable[[Sequence[Batch], Extraction], Iterator[Report]]
+
+
+def extract(
+    images: PathLike | Collection,
+    output: PathLike,
+    extraction: Extraction | None = None,
+    *,
+    root: PathLike | None = None,
+    workers: int | None = None,
+    overwrite: bool = False,
+    progress: bool = False,
+    runner: Runner | None = None,
+) -> Summary:
+    """Extract features of a collection into one HDF5 file (extra `features`).
+
+    images     a folder, a glob pattern, or a list file; `root`: what names are relative to
+    workers    images at a time, one thread each; as many as there are cores by default
+    overwrite  begin anew; otherwise images that are in the output already, by their names, are kept
+    runner     where the batches are run; on threads of this process by default
+
+    >>> summary = extract("photographs", "features.h5")
+    >>> print(summary)
+    """
+    h5py = _h5py()
+    start = time.perf_counter()
+    extraction = extraction or Extraction()
+    collection, output = Collection.of(images, root), Path(output)
+    if not output.parent.is_dir():
+        raise FileNotFoundError(f"no directory {str(output.parent)!r} to write {output.name!r} in")
+    workers = workers or len(os.sched_getaffinity(0))
+    partial = output.with_name(output.name + ".partial")
+    if overwrite:
+        shutil.rmtree(partial, ignore_errors=True)
+        output.unlink(missing_ok=True)
+    text = _json(extraction.settings)
+    present: set[str] = set()
+    if output.exists():
+        with h5py.File(output, "r") as file:
+            _check_settings(output, file.attrs.get(SETTINGS), text)
+            present = {name for name in collection.names if name in file}
+    todo = [name for name in collection.names if name not in present]
+    totals = Report(0, 0, {}, dict.fromkeys(STAGES, 0.0))
+    if todo:
+        _prepare(partial, text)
+        plan = batches(collection, todo, partial)
+        run = runner or on_threads(workers)
+        for report in shown(run(plan, extraction), len(todo), progress):
+            totals = _sum(totals, report)
+        _assemble(output, partial, plan, text)
+    if partial.exists():
+        shutil.rmtree(partial)
+    return Summary(
+        output,
+        len(collection.names),
+        len(present),
+        totals.done,
+        totals.keypoints,
+        dict(sorted(totals.skipped.items())),
+        time.perf_counter() - start,
+        workers,
+        totals.seconds,
+    )
+
+
+def on_threads(workers: int) -> Runner:
+    """Run batches on threads, an image each: OpenCV and the descriptor release the GIL."""
+    if workers < 1:
+        raise ValueError(f"workers must be at least 1, got {workers}")
+
+    def run(plan: Sequence[Batch], extraction: Extraction) -> Iterator[Report]:
+        extraction.feature.compute(np.zeros((64, 64), np.uint8), [cv2.KeyPoint(32, 32, 8, 0)])
+        threads = cv2.getNumThreads()
+        cv2.setNumThreads(1)  # one image a core needs no further threads
+        try:
+            with ThreadPoolExecutor(workers) as pool:
+                waiting = iter(plan)
+                running: set[Future[Report]] = set()
+                while True:
+                    # A few more than the workers: a million batches need not exist at once.
+                    while len(running) < 2 * workers and (batch := next(waiting, None)):
+                        running.add(pool.submit(run_batch, batch, extraction))
+                    if not running:
+                        return
+                    ready, running = wait(running, return_when=FIRST_COMPLETED)
+                    for future in ready:
+                        yield future.result()
+        finally:
+            cv2.setNumThreads(threads)
+
+    return run
+
+
+def shown(reports: Iterable[Report], total: int, progress: bool) -> Iterator[Report]:
+    """The reports, with a line of progress on stderr."""
+    start, count = time.perf_counter(), 0
+    for report in reports:
+        yield report
+        count += report.done + len(report.skipped)
+        if progress:
+            rate = count / (time.perf_counter() - start)
+            left = time.strftime("%H:%M:%S", time.gmtime((total - count) / rate))
+            line = f"\r{count}/{total} images, {rate:.1f}/s, {left} left"
+            print(line, end="\n" if count == total else "", file=sys.stderr, flush=True)
+
+
+def _sum(a: Report, b: Report) -> Report:
+    seconds = {stage: a.seconds[stage] + b.seconds[stage] for stage in STAGES}
+    return Report(a.done + b.done, a.keypoints + b.keypoints, {**a.skipped, **b.skipped}, seconds)
+
+
+def _prepare(partial: Path, text: str) -> None:
+    """Make the folder of partial files, or find it with the same settings."""
+    partial.mkdir(exist_ok=True)
+    settings = partial / "settings.json"
+    if settings.exists():
+        _check_settings(partial, settings.read_text(encoding="utf-8"), text)
+    else:
+        with replacing(settings) as temporary:
+            temporary.write_text(text, encoding="utf-8")
+
+
+def _check_settings(where: Path, found: Any, wanted: str) -> None:
+    if found == wanted:
+        return
+    if not isinstance(found, str):
+        raise ValueError(f"{where} was not written by kd_cv: give another output, or overwrite it")
+    old, new = (_flat(json.loads(text)) for text in (found, wanted))
+    changed = ", ".join(
+        f"{key} {old.get(key)!r} there and {new.get(key)!r} here"
+        for key in sorted({*old, *new})
+        if old.get(key) != new.get(key)
+    )
+    raise ValueError(
+        f"{where} has other settings ({changed}): give another output, or overwrite it"
+    )
+
+
+def _flat(settings: Mapping[str, Any]) -> dict[str, Any]:
+    inner = settings.get("descriptor")
+    return {**settings, "descriptor": "kd", **inner} if isinstance(inner, dict) else {**settings}
+
+
+def _assemble(output: Path, partial: Path, plan: Sequence[Batch], text: str) -> None:
+    """Write the output from what it had and the partial files, in the order of the names."""
+    h5py = _h5py()
+    whole = partial / "whole.h5"  # a killed run leaves it where the next one clears up
+    with h5py.File(whole, "w") as file:
+        file.attrs[SETTINGS] = text
+        if output.exists():
+            with h5py.File(output, "r") as old:
+                for name in names_in(old):
+                    old.copy(old[name], file, name)
+        for batch in plan:
+            with h5py.File(batch.part, "r") as part:
+                for name in batch.names:
+                    if name in part:
+                        part.copy(part[name], file, name)
+    os.replace(whole, output)
+
+
+# ------------------------------------------------------------------------------------ reading back
+
+
+@dataclass(frozen=True)
+class Features:
+    """The features of one image, as this package uses them.
+
+    frames       (N, 4) x, y, size, angle in pixels of the image file
+    descriptors  (N, D) float32, of unit norm where KD wrote them
+    scores       (N,)
+    image_size   width, height
+    """
+
+    frames: NDArray[np.float64]
+    descriptors: NDArray[np.float32]
+    scores: NDArray[np.float32]
+    image_size: tuple[int, int]
+
+
+@contextmanager
+def reading(path: PathLike) -> Iterator[Mapping[str, Features]]:
+    """The features of a file by image name, read when asked for.
+
+    >>> with reading("features.h5") as features:
+    ...     features["a.jpg"].frames
+    """
+    h5py = _h5py()
+    with h5py.File(path, "r") as file:
+        yield _Stored(file)
+
+
+class _Stored(Mapping[str, Features]):
+    def __init__(self, file: Any) -> None:
+        self._file = file
+        self._names = names_in(file)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def __getitem__(self, name: str) -> Features:
+        group = self._file[name]
+        rows = group["descriptors"][()].T
+        if rows.dtype == np.uint8:  # the inverse of feature2d.as_uint8, up to rounding
+            rows = rows.astype(np.float32) - 128
+            rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
+        angles = np.rad2deg(group["oris"][()].astype(np.float64))
+        frames = np.column_stack([group["keypoints"][()], 2.0 * group["scales"][()], angles])
+        width, height = group["image_size"][()].tolist()
+        return Features(
+            frames.astype(np.float64),
+            np.ascontiguousarray(rows, dtype=np.float32),
+            group["scores"][()],
+            (width, height),
+        )
+
+
+def names_in(file: Any) -> list[str]:
+    """Names of the images in an open HDF5 file, in its order: groups that hold keypoints."""
+    h5py = _h5py()
+    names: list[str] = []
+
+    def visit(name: str, item: Any) -> None:
+        if isinstance(item, h5py.Group) and "keypoints" in item:
+            names.append(name)
+
+    file.visititems(visit)
+    return names
+
+
+def _json(content: Any) -> str:
+    return json.dumps(content, sort_keys=True)
+
+
+def _h5py() -> Any:
+    try:
+        import h5py
+    except ImportError as error:
+        raise ImportError("feature files need h5py: pip install kd-cv[features]") from error
+    return h5py
