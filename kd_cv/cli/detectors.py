@@ -11,7 +11,6 @@ FACTORIES = {
     "fast": "FastFeatureDetector_create",
     "gftt": "GFTTDetector_create",
     "mser": "MSER_create",
-    "blob": "SimpleBlobDetector_create",
     "agast": "AgastFeatureDetector_create",
     "brisk": "BRISK_create",
     "akaze": "AKAZE_create",

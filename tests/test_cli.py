@@ -1,0 +1,261 @@
+"""The command line: what it prints, what it writes, and how it fails."""
+
+import json
+import os
+import subprocess
+import sys
+
+import cv2
+import numpy as np
+import pytest
+
+pytest.importorskip("typer")
+pytest.importorskip("rich")
+pytest.importorskip("skimage")
+
+from kd_cv.cli import detectors, main
+from kd_cv.cli.images import example_pair, read_photo
+from kd_cv.metrics import homography_corner_error
+
+INLIER, OUTLIER = (235, 170, 30), (0, 140, 255)
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory):
+    """The example as files, and their true homography."""
+    folder = tmp_path_factory.mktemp("photos")
+    image0, image1, H_true = example_pair()
+    paths = [str(folder / name) for name in ("a.png", "b & c.png")]
+    for path, image in zip(paths, (image0, image1), strict=True):
+        cv2.imwrite(path, image)
+    return *paths, H_true
+
+
+@pytest.fixture(scope="module")
+def strangers(tmp_path_factory):
+    """Two images with nothing in common."""
+    folder = tmp_path_factory.mktemp("strangers")
+    rng = np.random.default_rng(0)
+    paths = [str(folder / name) for name in ("a.png", "b.png")]
+    for path in paths:
+        noise = rng.integers(0, 255, (60, 60)).astype(np.uint8)
+        cv2.imwrite(path, cv2.resize(noise, (240, 240), interpolation=cv2.INTER_CUBIC))
+    return paths
+
+
+def _near(picture, color, tolerance=40):
+    return int((np.abs(picture.astype(int) - color).max(axis=2) < tolerance).sum())
+
+
+def _fails(capsys, *arguments, code=2):
+    """The one line that a command fails with."""
+    assert main([str(argument) for argument in arguments]) == code
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1, captured.err
+    return captured.err
+
+
+def test_example_ends_with_a_picture_and_says_where(tmp_path, capsys):
+    path = tmp_path / "matches.png"
+    assert main(["match", "-o", str(path)]) == 0
+    out = capsys.readouterr().out
+    assert out.rstrip().endswith(f"picture: {path}")
+    for word in ("keypoints", "matches", "inliers", "detect", "describe", "homography", "H_0to1"):
+        assert word in out
+    picture = cv2.imread(str(path))
+    assert picture.shape[1] > picture.shape[0] > 700
+    assert _near(picture, INLIER) > 10 * _near(picture, OUTLIER) > 0
+    assert [p.name for p in tmp_path.iterdir()] == ["matches.png"]
+
+
+@pytest.mark.parametrize("name", ["kd", "sift", "rootsift"])
+def test_json_of_photographs(photos, capsys, name):
+    a, b, H_true = photos
+    assert main(["match", a, b, "--descriptor", name, "--json"]) == 0
+    captured = capsys.readouterr()
+    found = json.loads(captured.out)
+    assert captured.err == ""
+    assert found["descriptor"] == name and found["success"] is True
+    assert len(found["keypoints"]) == 2 and min(found["keypoints"]) > 500
+    assert 100 < found["inliers"] < found["matches"]
+    assert homography_corner_error(np.array(found["H_0to1"]), H_true, (512, 512)) < 1
+    assert found["seconds"] == pytest.approx(sum(found["steps"].values()), abs=1e-5)
+    assert list(found["steps"]) == ["detect", "describe", "match", "homography"]
+
+
+def test_compare_draws_a_row_for_each(photos, tmp_path, capsys):
+    a, b, _ = photos
+    one, three = tmp_path / "one.png", tmp_path / "three.png"
+    assert main(["match", a, b, "-o", str(one), "--json"]) == 0
+    capsys.readouterr()
+    assert main(["match", a, b, "--compare", "--json", "-o", str(three)]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert list(found["compare"]) == ["kd", "sift", "rootsift"]
+    assert found["compare"]["kd"]["inliers"] == found["inliers"]
+    assert len({tuple(row["keypoints"]) for row in found["compare"].values()}) == 1
+    heights = [cv2.imread(str(path)).shape[0] for path in (one, three)]
+    assert heights[1] > 1.8 * heights[0]
+    assert main(["match", a, b, "--compare"]) == 0
+    out = capsys.readouterr().out
+    assert all(title in out for title in ("KD", "SIFT", "RootSIFT"))
+
+
+@pytest.mark.parametrize("suffix", [".txt", ".npy", ".json"])
+def test_homography_is_saved(photos, tmp_path, suffix, capsys):
+    a, b, _ = photos
+    path = tmp_path / f"H{suffix}"
+    assert main(["match", a, b, "--save-homography", str(path), "--json"]) == 0
+    if suffix == ".json":
+        saved = np.array(json.loads(path.read_text())["H_0to1"])
+    else:
+        saved = np.load(path) if suffix == ".npy" else np.loadtxt(path)
+    np.testing.assert_allclose(saved, json.loads(capsys.readouterr().out)["H_0to1"], rtol=1e-9)
+
+
+def test_report_from_the_command_line(photos, tmp_path, capsys):
+    a, b, _ = photos
+    path = tmp_path / "report.html"
+    assert main(["match", a, b, "--report", str(path), "--max-keypoints", "300"]) == 0
+    page = path.read_text()
+    assert "b &amp; c.png" in page and os.path.dirname(b) not in page
+    assert f"report: {path}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", detectors.available())
+def test_detectors_of_the_running_opencv(photos, name, capsys):
+    a, b, _ = photos
+    code = main(["match", a, b, "--detector", name, "--max-keypoints", "400", "--json"])
+    found = json.loads(capsys.readouterr().out)
+    assert code == (0 if found["success"] else 1)
+    assert 0 < min(found["keypoints"]) <= max(found["keypoints"]) <= 400
+
+
+def test_ratio_and_threshold_do_something(photos, capsys):
+    a, b, _ = photos
+    counts = []
+    for options in ((), ("--ratio", "0.5"), ("--threshold", "0.3")):
+        main(["match", a, b, "--json", *options])
+        counts.append(json.loads(capsys.readouterr().out))
+    default, strict, exact = counts
+    assert strict["matches"] < default["matches"] == exact["matches"]
+    assert exact["inliers"] < default["inliers"]
+
+
+def test_strangers_give_code_1_one_line_and_a_picture(strangers, tmp_path, capsys):
+    picture, H = tmp_path / "m.png", tmp_path / "H.txt"
+    arguments = ["match", *strangers, "-o", str(picture), "--save-homography", str(H)]
+    assert main([*arguments, "--json"]) == 1
+    captured = capsys.readouterr()
+    found = json.loads(captured.out)
+    assert found["success"] is False and found["H_0to1"] is None
+    assert captured.err.startswith("kd-cv: no homography: ") and captured.err.count("\n") == 1
+    assert picture.exists() and not H.exists()
+
+
+@pytest.mark.parametrize("value", [0, 128])
+def test_fewer_than_4_matches(tmp_path, capsys, value):
+    path = tmp_path / "flat.png"
+    cv2.imwrite(str(path), np.full((50, 40), value, np.uint8))
+    assert main(["match", str(path), str(path), "--json", "-o", str(tmp_path / "m.png")]) == 1
+    captured = capsys.readouterr()
+    assert "0 matches, at least 4 are needed" in captured.err
+    assert json.loads(captured.out)["keypoints"] == [0, 0]
+    assert read_photo(tmp_path / "m.png").size
+
+
+def test_bad_input_gives_one_line_and_code_2(photos, tmp_path, capsys):
+    a, b, _ = photos
+    text = tmp_path / "text.png"
+    text.write_text("not an image")
+    empty = tmp_path / "empty.png"
+    empty.touch()
+    out = tmp_path / "m.png"
+    before = sorted(p.name for p in tmp_path.iterdir())
+    assert "missing.png" in _fails(capsys, "match", tmp_path / "missing.png", b, "-o", out)
+    assert "text.png is not an image" in _fails(capsys, "match", a, text, "-o", out)
+    assert "empty.png is not an image" in _fails(capsys, "match", empty, b, "-o", out)
+    assert "irectory" in _fails(capsys, "match", tmp_path, b, "-o", out)
+    assert "takes two photographs" in _fails(capsys, "match", a)
+    assert "is a directory" in _fails(capsys, "match", a, b, "-o", _png_folder(tmp_path))
+    assert "no directory" in _fails(capsys, "match", a, b, "-o", tmp_path / "no" / "m.png")
+    assert "no directory" in _fails(capsys, "match", a, b, "--report", tmp_path / "no" / "r.html")
+    assert "unknown kind of picture" in _fails(capsys, "match", a, b, "-o", tmp_path / "m.xyz")
+    assert "unknown kind of file" in _fails(capsys, "match", "--save-homography", tmp_path / "H.x")
+    assert "overwritten" in _fails(capsys, "match", a, b, "-o", a)
+    assert "surf" in _fails(capsys, "match", a, b, "--descriptor", "surf", "-o", out)
+    assert "it has sift" in _fails(capsys, "match", a, b, "--detector", "surf", "-o", out)
+    assert "--ratio" in _fails(capsys, "match", a, b, "--ratio", "1.5")
+    assert "--ratio" in _fails(capsys, "match", a, b, "--ratio", "many")
+    assert "--threshold" in _fails(capsys, "match", a, b, "--threshold", "nan")
+    assert "--max-keypoints" in _fails(capsys, "match", a, b, "--max-keypoints", "0")
+    assert "nothing" in _fails(capsys, "match", a, b, "--weights", "nothing")
+    assert "--weights is for" in _fails(
+        capsys, "match", a, b, "--weights", "nothing", "--descriptor", "sift"
+    )
+    assert "--frobnicate" in _fails(capsys, "match", "--frobnicate")
+    assert "mutch" in _fails(capsys, "mutch")
+    assert sorted(p.name for p in tmp_path.iterdir()) == [*before[:1], "folder.png", *before[1:]]
+
+
+def _png_folder(tmp_path):
+    folder = tmp_path / "folder.png"
+    folder.mkdir()
+    return folder
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="needs a folder no one can write in")
+def test_a_folder_that_cannot_be_written(photos, capsys):
+    assert "cannot write in /proc" in _fails(capsys, "match", *photos[:2], "-o", "/proc/m.png")
+
+
+def test_a_detector_of_the_other_opencv(photos, capsys, monkeypatch):
+    monkeypatch.setitem(detectors.FACTORIES, "akaze", "AKAZE_of_another_version")
+    line = _fails(capsys, "match", *photos[:2], "--detector", "akaze")
+    assert f"'akaze' is not in OpenCV {cv2.__version__}: it has sift, orb, fast" in line
+
+
+def test_debug_shows_the_traceback(photos):
+    with pytest.raises(FileNotFoundError):
+        main(["match", "missing.png", photos[1], "--debug"])
+    with pytest.raises(FileNotFoundError):
+        main(["--debug", "match", "missing.png", photos[1]])
+
+
+def test_errors_of_our_own_have_another_code(photos, capsys, monkeypatch):
+    from kd_cv.cli import match
+
+    monkeypatch.setattr(match, "detect", lambda *_: {}["bug"])
+    assert "unexpected KeyError" in _fails(capsys, "match", *photos[:2], code=3)
+
+
+def test_help_teaches(capsys):
+    assert main([]) == 0
+    assert "match" in capsys.readouterr().out
+    for command in ("match",):
+        assert main([command, "--help"]) == 0
+        assert f"kd-cv {command} " in capsys.readouterr().out
+
+
+def test_installed_command_needs_no_torch(tmp_path):
+    """The first command of the README, with torch and kornia out of reach."""
+    program = (
+        "import sys; sys.modules.update(torch=None, kornia=None, h5py=None, pycolmap=None)\n"
+        "from kd_cv.cli import main; sys.exit(main(['match', '-o', 'matches.png']))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=100
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    assert (tmp_path / "matches.png").stat().st_size > 10_000
+
+
+def test_without_the_extra_one_line_names_it():
+    program = (
+        "import sys; sys.modules.update(typer=None)\n"
+        "from kd_cv.cli import main; sys.exit(main(['match']))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "pip install 'kd-cv[cli]'" in done.stderr and done.stderr.count("\n") == 1
