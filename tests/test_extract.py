@@ -3,6 +3,7 @@
 import multiprocessing
 import random
 import time
+from functools import lru_cache
 from pathlib import Path
 
 import cv2
@@ -33,6 +34,7 @@ def photographs(folder: Path, count: int = 6, side: int = 200) -> Path:
     return folder
 
 
+@lru_cache(maxsize=1)
 def whitened() -> KDDescriptor:
     """A 128-D descriptor fitted on the photographs themselves."""
     statistics = Statistics(238)
