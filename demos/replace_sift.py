@@ -1,0 +1,46 @@
+"""Put kd_cv where cv2.SIFT was: an ordinary OpenCV program, one line of it changed.
+
+python demos/replace_sift.py [left.jpg right.jpg] --out replaced.png
+"""
+
+import argparse
+
+import cv2
+import numpy as np
+
+from kd_cv import KDDescriptor
+from kd_cv.cli.images import example_pair, read_photo
+
+parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+parser.add_argument("photos", nargs="*", help="two photographs; none: an example")
+parser.add_argument("--out", default="replaced.png")
+args = parser.parse_args()
+if len(args.photos) not in (0, 2):
+    parser.error("give two photographs, or none")
+image0, image1 = map(read_photo, args.photos) if args.photos else example_pair()[:2]
+
+# feature = cv2.SIFT_create()
+feature = KDDescriptor()
+
+keypoints0, descriptors0 = feature.detectAndCompute(image0, None)
+keypoints1, descriptors1 = feature.detectAndCompute(image1, None)
+pairs = cv2.BFMatcher(feature.defaultNorm()).knnMatch(descriptors0, descriptors1, k=2)
+matches = [best for best, second in pairs if best.distance < 0.85 * second.distance]
+if len(matches) < 4:
+    raise SystemExit(f"only {len(matches)} matches: the photographs have nothing in common")
+
+points0 = np.float32([keypoints0[m.queryIdx].pt for m in matches])
+points1 = np.float32([keypoints1[m.trainIdx].pt for m in matches])
+H_0to1, inliers = cv2.findHomography(points0, points1, cv2.USAC_MAGSAC, 3.0)
+if H_0to1 is None:
+    raise SystemExit(f"no homography fits the {len(matches)} matches")
+
+drawn = inliers.ravel().astype(bool) & (np.arange(len(matches)) % 3 == 0)  # one in three
+picture = cv2.drawMatches(
+    image0, keypoints0, image1, keypoints1, matches, None,
+    matchColor=(235, 170, 30), matchesMask=drawn.astype(int).tolist(),
+    flags=cv2.DrawMatchesFlags_NOT_DRAW_SINGLE_POINTS,
+)  # fmt: skip
+if not cv2.imwrite(args.out, picture):
+    raise SystemExit(f"cannot write {args.out}")
+print(f"{int(inliers.sum())} of {len(matches)} matches agree with H_0to1: {args.out}")
