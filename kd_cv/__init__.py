@@ -4,10 +4,29 @@
 >>> keypoints, descriptors = KDDescriptor().detectAndCompute(image, None)
 """
 
+from typing import Any
+
 from kd_cv.engine import describe
 from kd_cv.feature2d import KDDescriptor
 from kd_cv.matching import MatchResult, match
 from kd_cv.whitening import Whitening
 
 __version__ = "0.1.0"
-__all__ = ["KDDescriptor", "MatchResult", "Whitening", "describe", "match"]
+__all__ = [
+    "KDDescriptor",
+    "KDFeature",
+    "KDModule",
+    "MatchResult",
+    "Whitening",
+    "describe",
+    "match",
+]
+
+
+def __getattr__(name: str) -> Any:
+    # The torch classes are imported when first asked for: `import kd_cv` does not import torch.
+    if name in ("KDFeature", "KDModule"):
+        from kd_cv import module
+
+        return getattr(module, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -248,6 +248,15 @@ class KDDescriptor:
             )
         return self.compute(image, self.detect(image, mask), descriptors)
 
+    # The same descriptor elsewhere
+
+    def module(self) -> Any:
+        """The torch module (`KDModule`) with the same settings, for patches."""
+        from kd_cv.module import KDModule
+
+        s = self._settings
+        return KDModule(s.patch_size, s.kernel, s.whitening, s.weights, s.dim)
+
     # Copies and files
 
     def __reduce__(self) -> tuple[Any, ...]:

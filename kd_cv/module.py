@@ -1,0 +1,352 @@
+"""The descriptor for torch: `KDModule`, patches in, and `KDFeature`, images in.
+
+`KDModule` is a skin: the maths is in `core`, the fast path on the CPU in `engine`. Here is only
+what torch asks for: precision, devices, gradients, memory, and Kornia's conventions.
+"""
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+from kd_cv import core
+from kd_cv.engine import (
+    DEFAULT_WEIGHTS,
+    DEFAULT_WHITENING,
+    Projection,
+    describe_patches,
+    projection_for,
+)
+from kd_cv.feature2d import as_scales
+from kd_cv.frames import as_magnification
+from kd_cv.spec import Spec
+
+try:
+    import torch
+    from torch import Tensor, nn
+except ImportError as error:
+    raise ImportError("KDModule and KDFeature need torch: pip install kd-cv[torch]") from error
+
+CONSTANTS = ("smooth", "diff", "Phi", "T", "parts")
+TENSORS = (*CONSTANTS, "mu", "A")
+
+# Pixels described at a time. On the CPU a plane of them fits the cache; other devices need more
+# work at once to be busy.
+CHUNK_CPU, CHUNK = 1 << 18, 1 << 22
+
+# Kornia's detectors draw a LAF of 6 sigma, half the side of its patch; a keypoint has a size of
+# 2 sigma. So the patch of a detected LAF has a side of 6 keypoint sizes.
+DETECTED_MAGNIFICATION = 6.0
+
+
+class KDModule(nn.Module):
+    """Kernel descriptor of patches: (B, 1, P, P) in 0..1 to (B, D), unit rows.
+
+    patch_size, kernel, whitening, weights, dim: as in `KDDescriptor`. With `trainable` the
+    whitening (mu and A) is a parameter, to be fine-tuned; else all tensors are buffers.
+
+    All tensors stay float32 and so does the computation (float64 for float64 patches): `half`,
+    `bfloat16` and autocast change the type of the result only (TorchScript is the exception: run it
+    outside autocast). A patch without texture gives a row of zeros, with a gradient of zero.
+
+    >>> KDModule(patch_size=32, whitening=None)(torch.rand(5, 1, 32, 32)).shape
+    torch.Size([5, 238])
+    """
+
+    __jit_ignored_attributes__ = ("_float32",)
+    smooth: Tensor
+    diff: Tensor
+    Phi: Tensor
+    T: Tensor
+    parts: Tensor
+    mu: Tensor | None
+    A: Tensor | None
+    _float32: list[Tensor | None]
+
+    def __init__(
+        self,
+        patch_size: int = 32,
+        kernel: str = "concat",
+        whitening: str | None = DEFAULT_WHITENING,
+        weights: Any = DEFAULT_WEIGHTS,
+        dim: int = 128,
+        trainable: bool = False,
+    ) -> None:
+        super().__init__()
+        spec = Spec(patch_size, kernel)
+        projection = projection_for(spec, whitening, weights, dim)
+        if trainable and projection is None:
+            raise ValueError("trainable=True trains the whitening, but whitening is None")
+        self.patch_size = int(patch_size)
+        self.kernel = kernel
+        self.whitening = whitening
+        self.dim = projection.dim if projection else spec.dim
+        self.power = projection.power if projection else 1.0
+        for name in CONSTANTS:
+            self.register_buffer(name, _float32(getattr(spec.constants, name)))
+        for name in ("mu", "A"):
+            value = _float32(getattr(projection, name)) if projection else None
+            if trainable and value is not None:
+                self.register_parameter(name, nn.Parameter(value))
+            else:
+                self.register_buffer(name, value)
+        _remember(self)
+        self.register_load_state_dict_post_hook(_remember)
+
+    def forward(self, patches: Tensor) -> Tensor:
+        """(B, 1, P, P) to (B, D)."""
+        self._check(patches, 1)
+        return self._describe(patches, 1)
+
+    def pooled(self, patches: Tensor) -> Tensor:
+        """Domain-size pooling: S differently sized patches of each of B points to (B, D).
+
+        Patches (B, S, P, P); the raw vectors of the S patches are averaged, then whitened.
+        """
+        S = patches.shape[1] if patches.dim() == 4 else 1
+        self._check(patches, S)
+        return self._describe(patches, S)
+
+    def _check(self, patches: Tensor, S: int) -> None:
+        if torch.jit.is_tracing():  # where sizes are not numbers
+            return
+        shape, P = list(patches.shape), self.patch_size
+        if len(shape) == 4 and shape[1] != S:
+            raise ValueError(
+                f"patches must be gray, of shape (B, 1, {P}, {P}), got {shape}: convert the image "
+                "with kornia.color.rgb_to_grayscale; pooled() takes several sizes of one patch"
+            )
+        if len(shape) != 4 or shape[2] != P or shape[3] != P:
+            raise ValueError(
+                f"this KDModule takes patches of shape (B, 1, {P}, {P}), got {shape}: tell Kornia "
+                f"the size, LAFDescriptor(kd, patch_size={P}), or make one for your patches, "
+                "KDModule(patch_size=...)"
+            )
+        if not patches.is_floating_point():
+            raise TypeError(
+                f"patches must be floating point, in 0..1, got {patches.dtype}: "
+                "convert bytes with patches.float() / 255"
+            )
+
+    def _describe(self, patches: Tensor, S: int) -> Tensor:
+        if torch.jit.is_scripting() or torch.jit.is_tracing():
+            c = (self.smooth, self.diff, self.Phi, self.T, self.parts)
+            return plain(patches, S, c[0], c[1], c[2], c[3], c[4], self.mu, self.A, self.power)
+        return self._eager(patches, S)
+
+    @torch.jit.unused
+    def _eager(self, patches: Tensor, S: int) -> Tensor:
+        """The same as `plain`: in little memory, in full precision, fused where possible."""
+        tensors = [getattr(self, name) for name in TENSORS]
+        if self.Phi.dtype in (torch.float16, torch.bfloat16):
+            # functional_call, in Kornia's LAFDescriptor for example, handed in cast tensors.
+            tensors = [t if t is None else t.to(self.Phi.device) for t in self._float32]
+        if self._fusable(patches):
+            return self._fused(patches, S, *tensors[-2:])
+        parts: Sequence[Tensor] = [patches]
+        if not torch.compiler.is_compiling():
+            chunk = CHUNK_CPU if patches.device.type == "cpu" else CHUNK
+            parts = patches.split(max(1, chunk // max(1, patches.shape[1:].numel())))
+        with _full_precision(patches.device.type):
+            rows = [plain(part, S, *tensors, power=self.power) for part in parts]
+        return rows[0] if len(rows) == 1 else torch.cat(rows)
+
+    def _fusable(self, patches: Tensor) -> bool:
+        """Whether the compiled CPU path may be taken: nobody asks for a derivative."""
+        differentiated = torch.is_grad_enabled() and (
+            patches.requires_grad or any(p.requires_grad for p in self.parameters())
+        )
+        return (
+            not differentiated
+            and not torch.compiler.is_compiling()
+            and patches.device.type == self.Phi.device.type == "cpu"
+            and patches.dtype != torch.float64
+            and type(patches) is Tensor
+            and not torch._C._functorch.is_functorch_wrapped_tensor(patches)  # vmap, func.grad
+            and torch.autograd.forward_ad.unpack_dual(patches).tangent is None
+        )
+
+    def _fused(self, patches: Tensor, S: int, mu: Tensor | None, A: Tensor | None) -> Tensor:
+        spec = Spec(self.patch_size, self.kernel)
+        array = patches.detach().float().reshape(-1, *patches.shape[2:]).numpy()
+        projection = None
+        if mu is not None and A is not None:
+            projection = Projection(mu.detach().numpy(), A.detach().numpy(), self.power)
+        if S == 1:
+            rows = describe_patches(array, spec, projection)
+        else:
+            V = describe_patches(array, spec).reshape(-1, S, spec.dim)
+            V = core.normalised(V.sum(1))
+            rows = projection(V) if projection else V
+        return torch.from_numpy(rows).to(patches.dtype)
+
+    def _apply(self, fn: Any, recurse: bool = True) -> "KDModule":
+        """Moves tensors, never casts them: a whitening matrix in half precision is useless."""
+
+        def move(t: Tensor) -> Tensor:
+            moved = fn(t)
+            return moved if moved.dtype == t.dtype else t.to(moved.device)
+
+        super()._apply(move, recurse)
+        _remember(self)
+        return self
+
+    def extra_repr(self) -> str:
+        trainable = ", trainable=True" if isinstance(self.A, nn.Parameter) else ""
+        return (
+            f"patch_size={self.patch_size}, kernel={self.kernel!r}, whitening={self.whitening!r}, "
+            f"dim={self.dim}{trainable}"
+        )
+
+
+def plain(
+    patches: Tensor,
+    S: int,
+    smooth: Tensor,
+    diff: Tensor,
+    Phi: Tensor,
+    T: Tensor,
+    parts: Tensor,
+    mu: Tensor | None,
+    A: Tensor | None,
+    power: float,
+) -> Tensor:
+    """(B, S, P, P) to (B, D) by plain torch operations, on any device and in TorchScript."""
+    dtype = torch.float64 if patches.dtype == torch.float64 else torch.float32
+    x = patches.to(dtype).reshape(patches.shape[0] * S, patches.shape[2], patches.shape[3])
+    V = core.raw(x, smooth.to(dtype), diff.to(dtype), Phi.to(dtype), T.to(dtype), parts.to(dtype))
+    if S != 1:
+        V = core.normalised(V.reshape(patches.shape[0], S, V.shape[1]).sum(1))
+    if mu is not None and A is not None:
+        V = core.project(V, mu.to(dtype), A.to(dtype))
+        if power != 1.0:
+            V = core.normalised(core.signed_power(V, power))
+    return V.to(patches.dtype)
+
+
+def _float32(array: Any) -> Tensor:
+    return torch.tensor(array, dtype=torch.float32)
+
+
+def _remember(module: KDModule, *_: Any) -> None:
+    """Keeps hold of the float32 tensors themselves, for when cast ones stand in their place."""
+    module._float32 = [getattr(module, name) for name in TENSORS]
+
+
+def _full_precision(device: str) -> AbstractContextManager[Any]:
+    autocasts = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
+    return torch.autocast(device, enabled=False) if autocasts else nullcontext()
+
+
+class KDFeature(nn.Module):
+    """Detector and descriptor: images in; LAFs, responses and descriptors out.
+
+    num_features   slots for each image
+    detector       any Kornia detector: (images, mask) to (lafs, responses); scale-space Hessian
+                   with dominant orientations by default
+    descriptor     the `KDModule`; KDModule() by default
+    magnification  side of the patch in keypoint sizes, as in `KDDescriptor`, if the detector's LAFs
+                   are of 6 sigma (Kornia's `mr_size=6`); 6 describes the LAFs as they are
+    scales         how many patch sizes to average over, or their factors, as in `KDDescriptor`
+    upright        leave out the orientations of the default detector
+    chunk          patches in memory at a time
+
+    >>> lafs, responses, descriptors = KDFeature(500)(torch.rand(1, 1, 240, 320))
+    """
+
+    def __init__(
+        self,
+        num_features: int = 2048,
+        detector: nn.Module | None = None,
+        descriptor: KDModule | None = None,
+        magnification: float | str = 12.0,
+        scales: int | Sequence[float] = 1,
+        upright: bool = False,
+        chunk: int = 4096,
+    ) -> None:
+        super().__init__()
+        if detector is not None and upright:
+            raise ValueError("upright is for the default detector: give yours no orientation")
+        if chunk < 1:
+            raise ValueError(f"chunk must be at least 1, got {chunk}")
+        self.detector = detector or hessian_detector(num_features, upright)
+        self.descriptor = descriptor or KDModule()
+        self.magnification = as_magnification(magnification)
+        self.scales = as_scales(scales)
+        self.chunk = chunk
+        self.eval()
+
+    def forward(self, images: Any, mask: Any = None) -> tuple[Any, Any, Any]:
+        """LAFs, scaled to what was described, responses and descriptors.
+
+        A batch (B, 1 or 3, H, W) gives (B, N, 2, 3), (B, N), (B, N, D), N = num_features, as
+        kornia.feature.LocalFeature does; slots without a detection have zeros in all three. A list
+        of images (1 or 3, H, W) of any sizes gives three lists, without such slots: (n, 2, 3),
+        (n,), (n, D). mask (B, 1, H, W), or a list of (1, H, W): where to detect.
+        """
+        if isinstance(images, list | tuple):
+            return self._ragged(images, mask)  # type: ignore[return-value]
+        gray = as_gray_batch(images)
+        lafs, responses = self.detector(gray, mask)
+        lafs = scaled(lafs, self.magnification / DETECTED_MAGNIFICATION)
+        return lafs, responses, self.describe(gray, lafs)
+
+    def describe(self, images: Tensor, lafs: Tensor) -> Tensor:
+        """Descriptors (B, N, D) at given LAFs (B, N, 2, 3), as large as the patches are to be."""
+        from kornia.feature import extract_patches_from_pyramid
+
+        gray, P, S = as_gray_batch(images), self.descriptor.patch_size, len(self.scales)
+        B, D = len(lafs), self.descriptor.dim
+        rows = [gray.new_zeros(B, 0, D)]
+        for some in lafs.split(max(1, self.chunk // max(1, B * S)), dim=1):
+            sizes = torch.stack([scaled(some, scale) for scale in self.scales], dim=2)
+            patches = extract_patches_from_pyramid(gray, sizes.reshape(B, -1, 2, 3), P)
+            rows.append(self.descriptor.pooled(patches.reshape(-1, S, P, P)).reshape(B, -1, D))
+        filled = lafs.ne(0).any(-1).any(-1)
+        return torch.cat(rows, dim=1) * filled[..., None]
+
+    def _ragged(self, images: Sequence[Tensor], masks: Any) -> tuple[list[Tensor], ...]:
+        masks = [None] * len(images) if masks is None else masks
+        results: tuple[list[Tensor], ...] = ([], [], [])
+        for image, mask in zip(images, masks, strict=True):
+            if image.dim() != 3:
+                raise ValueError(f"images of a list must be (C, H, W), got {list(image.shape)}")
+            found = self(image[None], None if mask is None else mask[None])
+            filled = found[0][0].ne(0).any(-1).any(-1)
+            for values, one in zip(results, found, strict=True):
+                values.append(one[0][filled])
+        return results
+
+
+def hessian_detector(num_features: int, upright: bool = False) -> nn.Module:
+    """Kornia's scale-space Hessian with dominant orientations; LAFs of 6 sigma."""
+    try:
+        from kornia.feature import BlobHessian, LAFOrienter, PassLAF, ScaleSpaceDetector
+        from kornia.geometry import ScalePyramid
+    except ImportError as error:
+        raise ImportError("KDFeature needs kornia: pip install kd-cv[torch]") from error
+    return ScaleSpaceDetector(
+        num_features,
+        resp_module=BlobHessian(),
+        scale_pyr_module=ScalePyramid(3, 1.6, 32),
+        ori_module=PassLAF() if upright else LAFOrienter(19),
+        mr_size=DETECTED_MAGNIFICATION,
+    )
+
+
+def scaled(lafs: Tensor, factor: float) -> Tensor:
+    """LAFs (B, N, 2, 3) with another scale and the same centre."""
+    return torch.cat([lafs[..., :2] * factor, lafs[..., 2:]], dim=-1)
+
+
+def as_gray_batch(images: Tensor) -> Tensor:
+    """(B, 1, H, W) of gray or RGB images."""
+    if images.dim() != 4 or images.shape[1] not in (1, 3) or not images.is_floating_point():
+        raise ValueError(
+            "images must be a floating-point tensor of shape (B, 1, H, W) or (B, 3, H, W), "
+            f"got {images.dtype} {list(images.shape)}"
+        )
+    if images.shape[1] == 1:
+        return images
+    from kornia.color import rgb_to_grayscale
+
+    return rgb_to_grayscale(images)
