@@ -19,7 +19,7 @@ def example() -> list[np.ndarray]:
     photo = np.ascontiguousarray(data.hubble_deep_field()[:, :, ::-1])
     K = np.array([[900.0, 0, 500], [0, 900, 436], [0, 0, 1]])
     views = []
-    for turn, tilt, gain in ((-14, 2, 0.8), (0, -1, 1.0), (14, 2, 1.25)):
+    for turn, tilt, gain in ((-11, 2, 0.8), (0, -1, 1.0), (11, 2, 1.25)):
         R, _ = cv2.Rodrigues(np.deg2rad([tilt, -turn, tilt]))
         shift = np.array([[1, 0, -220], [0, 1, -186], [0, 0, 1]])
         H = shift @ K @ R @ np.linalg.inv(K)
