@@ -1,0 +1,193 @@
+"""Extraction and whitening statistics on a Dask cluster (extra `cluster`).
+
+Workers see the same files as the caller, under the same paths. A batch of images becomes a partial
+file (see `extract`), a scene becomes a `Statistics`; the caller puts them together in a fixed
+order. What a lost worker had under way is done again by another. Both ways the result is, bit for
+bit, that of one process on such a machine.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import cv2
+import numpy as np
+
+from kd_cv import extract as one_machine
+from kd_cv.datasets import Scene
+from kd_cv.engine import describe_frames
+from kd_cv.extract import (
+    Batch,
+    Collection,
+    Extraction,
+    PathLike,
+    Report,
+    Runner,
+    Summary,
+    run_batch,
+)
+from kd_cv.feature2d import KDDescriptor
+from kd_cv.whitening import Statistics
+
+Result = TypeVar("Result")
+
+
+@contextmanager
+def connected(scheduler: str | None = None, workers: int | None = None) -> Iterator[Any]:
+    """A Dask client: of a scheduler ("tcp://host:8786"), or of processes on this machine.
+
+    workers  processes on this machine, of one thread each; as many as there are cores by default
+    """
+    distributed = _distributed()
+    if scheduler is not None and workers is not None:
+        raise ValueError("give the address of a scheduler or a number of workers, not both")
+    if workers is not None and workers < 1:
+        raise ValueError(f"workers must be at least 1, got {workers}")
+    if scheduler is not None:
+        with distributed.Client(scheduler) as client:
+            yield client
+        return
+    count = workers or len(os.sched_getaffinity(0))
+    with (
+        distributed.LocalCluster(
+            n_workers=count, threads_per_worker=1, processes=True, dashboard_address=None
+        ) as local,
+        distributed.Client(local) as client,
+    ):
+        yield client
+
+
+def extract(
+    images: PathLike | Collection,
+    output: PathLike,
+    extraction: Extraction | None = None,
+    *,
+    client: Any,
+    **options: Any,
+) -> Summary:
+    """`kd_cv.extract.extract` with the batches run on a cluster.
+
+    >>> with connected("tcp://scheduler:8786") as client:
+    ...     print(extract("/shared/photographs", "/shared/features.h5", client=client))
+    """
+    threads = sum(client.nthreads().values())
+    output = Path(output).absolute()  # the workers may stand in another folder
+    return one_machine.extract(
+        images, output, extraction, workers=max(1, threads), runner=on_cluster(client), **options
+    )
+
+
+def on_cluster(client: Any) -> Runner:
+    """Run batches of images on the workers of a Dask client."""
+
+    def run(plan: Sequence[Batch], extraction: Extraction) -> Iterator[Report]:
+        return (report for _, report in _map(client, _run_batch, plan, extraction))
+
+    return run
+
+
+def fit_statistics(
+    scenes: Sequence[Scene | tuple[PathLike, PathLike]],
+    kd: KDDescriptor | None = None,
+    *,
+    client: Any = None,
+) -> Statistics:
+    """Statistics of the raw descriptors of scenes and of their matching pairs.
+
+    scenes  Scene objects, or for each the file and the folder of its images (see `Scene.load`)
+    kd      whose kernel, patch size, magnification and scales are used; its whitening is not
+    client  of a Dask cluster, or None for this process
+
+    >>> Whitening.fit(fit_statistics(scenes), shrink_index=120)
+    """
+    kd = KDDescriptor(whitening=None) if kd is None else kd
+    results: Iterable[tuple[int, Statistics]]
+    if client is None:
+        results = enumerate(scene_statistics(scene, kd) for scene in scenes)
+    else:
+        results = _map(client, scene_statistics, scenes, kd)
+    total = Statistics(kd.spec.dim)
+    # Rounding depends on the order of a sum: whatever comes first, merge in the order of scenes.
+    waiting: dict[int, Statistics] = {}
+    merged = 0
+    for index, statistics in results:
+        waiting[index] = statistics
+        while merged in waiting:
+            total.merge(waiting.pop(merged))
+            merged += 1
+    return total
+
+
+def scene_statistics(scene: Scene | tuple[PathLike, PathLike], kd: KDDescriptor) -> Statistics:
+    """Statistics of one scene; frames that cannot be described are left out."""
+    if not isinstance(scene, Scene):
+        scene = Scene.load(*scene)
+    settings = kd.settings
+    X = np.concatenate(
+        [
+            describe_frames(
+                view.load(),
+                view.frames,
+                kd.spec,
+                magnification=settings.magnification,
+                scales=settings.scales,
+            )
+            for view in scene.views
+        ]
+    )
+    described = np.any(X != 0, axis=1)
+    row_of = np.cumsum(described) - 1
+    pairs = scene.all_pairs()
+    pairs = row_of[pairs[described[pairs].all(axis=1)]]
+    # The last bits of a matrix product depend on the number of BLAS threads.
+    with _threadpoolctl().threadpool_limits(1):
+        return Statistics(kd.spec.dim).update(X[described], pairs)
+
+
+def _run_batch(batch: Batch, extraction: Extraction) -> Report:
+    cv2.setNumThreads(1)  # the processes of the workers are the parallelism
+    return run_batch(batch, extraction)
+
+
+def _map(
+    client: Any, work: Callable[..., Result], items: Sequence[Any], *arguments: Any
+) -> Iterator[tuple[int, Result]]:
+    """Index and result of work(item, *arguments) as they finish, a few per worker at a time."""
+    distributed = _distributed()
+    index_of: dict[Any, int] = {}
+    waiting = iter(enumerate(items))
+    running = distributed.as_completed()
+
+    def submit() -> None:
+        index, item = next(waiting, (None, None))
+        if index is not None:
+            future = client.submit(work, item, *arguments, pure=False)
+            index_of[future] = index
+            running.add(future)
+
+    for _ in range(4 * max(1, sum(client.nthreads().values()))):
+        submit()
+    for future in running:
+        yield index_of.pop(future), future.result()
+        submit()
+
+
+def _threadpoolctl() -> Any:
+    try:
+        import threadpoolctl
+    except ImportError as error:
+        message = "statistics that can be repeated need threadpoolctl: pip install kd-cv[cluster]"
+        raise ImportError(message) from error
+    return threadpoolctl
+
+
+def _distributed() -> Any:
+    try:
+        import distributed
+    except ImportError as error:
+        raise ImportError("a cluster needs Dask: pip install kd-cv[cluster]") from error
+    return distributed
