@@ -176,7 +176,7 @@ def test_bad_input_gives_one_line_and_code_2(photos, tmp_path, capsys):
     assert "text.png is not an image" in _fails(capsys, "match", a, text, "-o", out)
     assert "empty.png is not an image" in _fails(capsys, "match", empty, b, "-o", out)
     assert "irectory" in _fails(capsys, "match", tmp_path, b, "-o", out)
-    assert "takes two photographs" in _fails(capsys, "match", a)
+    assert "expected two photographs" in _fails(capsys, "match", a)
     assert "is a directory" in _fails(capsys, "match", a, b, "-o", _png_folder(tmp_path))
     assert "no directory" in _fails(capsys, "match", a, b, "-o", tmp_path / "no" / "m.png")
     assert "no directory" in _fails(capsys, "match", a, b, "--report", tmp_path / "no" / "r.html")
@@ -231,10 +231,101 @@ def test_errors_of_our_own_have_another_code(photos, capsys, monkeypatch):
 
 def test_help_teaches(capsys):
     assert main([]) == 0
-    assert "match" in capsys.readouterr().out
-    for command in ("match",):
+    listed = capsys.readouterr().out
+    for command in ("match", "explain", "figures", "extract", "colmap", "weights"):
+        assert command in listed
         assert main([command, "--help"]) == 0
-        assert f"kd-cv {command} " in capsys.readouterr().out
+        assert f"kd-cv {command}" in capsys.readouterr().out.split("Examples")[1]
+
+
+def test_help_of_figures_lists_them_all(capsys):
+    pytest.importorskip("matplotlib")
+    from kd_cv.figures import FIGURES
+
+    assert main(["figures", "--help"]) == 0
+    text = capsys.readouterr().out
+    assert all(name in text for name in FIGURES)
+
+
+# ----------------------------------------------------------------------------- the other commands
+
+
+def test_explain(photos, tmp_path, capsys):
+    pytest.importorskip("matplotlib")
+    a, b, _ = photos
+    path = tmp_path / "why.png"
+    assert main(["explain", a, b, "-o", str(path)]) == 0
+    out = capsys.readouterr().out
+    assert out.rstrip().endswith(f"picture: {path}") and "similarity" in out
+    assert cv2.imread(str(path)).std() > 20
+    assert main(["explain", a, b, "--at", "200", "300", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    x, y, size, _ = found["frames"][0]
+    assert np.hypot(x - 200, y - 300) < 20 and size > 0
+    assert found["inlier"] and 0.5 < found["similarity"] <= 1
+    assert sum(found["shares"].values()) == pytest.approx(found["similarity"], abs=1e-6)
+
+
+def test_explain_refuses(photos, strangers, tmp_path, capsys):
+    a, b, _ = photos
+    assert "from 0 to" in _fails(capsys, "explain", a, b, "--match", "100000")
+    assert "unknown kind" in _fails(capsys, "explain", a, b, "-o", tmp_path / "why.xyz")
+    assert "expected two" in _fails(capsys, "explain", a)
+    flat = tmp_path / "flat.png"
+    cv2.imwrite(str(flat), np.zeros((40, 40), np.uint8))
+    assert "no matches" in _fails(capsys, "explain", flat, flat, code=1)
+
+
+def test_figures(tmp_path, capsys):
+    pytest.importorskip("matplotlib")
+    assert main(["figures", "kernels", "-o", str(tmp_path / "figures")]) == 0
+    path = tmp_path / "figures" / "kernels.png"
+    assert capsys.readouterr().out == f"{path}\n"
+    assert cv2.imread(str(path)).std() > 5
+    assert "no_such" in _fails(capsys, "figures", "no_such", "-o", tmp_path / "other")
+    assert not (tmp_path / "other").exists()
+
+
+def test_extract(photos, tmp_path, capsys):
+    h5py = pytest.importorskip("h5py")
+    folder, output = os.path.dirname(photos[0]), tmp_path / "features.h5"
+    arguments = ["extract", folder, "-o", str(output), "--max-keypoints", "100", "--json"]
+    assert main(arguments) == 0
+    assert json.loads(capsys.readouterr().out)["done"] == 2
+    with h5py.File(output, "r") as file:
+        assert file["a.png"]["keypoints"].shape == (100, 2)
+    assert main(arguments) == 0
+    assert json.loads(capsys.readouterr().out)["kept"] == 2
+    assert "missing" in _fails(capsys, "extract", tmp_path / "missing", "-o", output)
+    assert "--output" in _fails(capsys, "extract", folder)
+
+
+def test_colmap_refuses(photos, tmp_path, capsys):
+    pytest.importorskip("pycolmap")
+    workspace = tmp_path / "workspace"
+    folder = os.path.dirname(photos[0])
+    assert "missing" in _fails(capsys, "colmap", tmp_path / "missing", "-o", workspace)
+    assert "--matcher" in _fails(capsys, "colmap", folder, "-o", workspace, "--matcher", "flann")
+    assert "camera" in _fails(capsys, "colmap", folder, "-o", workspace, "--camera", "toy")
+    assert not workspace.exists()
+
+
+def test_weights(tmp_path, capsys, monkeypatch):
+    from kd_cv import weights
+
+    entry = {
+        "file": "own.npz", "sha256": "0" * 64, "fitted_on": "[photographs]", "patches": 12345,
+        "pairs": 678, "scenes": 9, "command": "kd-cv fit", "figures": {"FPR95": 6.5},
+    }  # fmt: skip
+    (tmp_path / "index.json").write_text(json.dumps({"own": entry}))
+    monkeypatch.setattr(weights, "folder", lambda: tmp_path)
+    assert main(["weights"]) == 0
+    out = capsys.readouterr().out
+    assert all(word in out for word in ("own", "[photographs]", "12,345", "678", "FPR95 6.5"))
+    assert main(["weights", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"own": entry}
+    monkeypatch.setattr(weights, "folder", lambda: tmp_path / "nowhere")
+    assert "nowhere" in _fails(capsys, "weights")
 
 
 def test_installed_command_needs_no_torch(tmp_path):

@@ -1,7 +1,9 @@
 """The commands of `kd-cv`. Each imports what it needs when it runs."""
 
+import json
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import typer
 
@@ -16,6 +18,20 @@ app = typer.Typer(
 #: What typer raises for a command line that it cannot read.
 usage_error: Any = typer.BadParameter.__base__
 
+Photos = Annotated[
+    list[Path] | None,
+    typer.Argument(help="Two photographs; none: a built-in one and its warp.", metavar="[A B]"),
+]
+Weights = Annotated[
+    str | None, typer.Option(help="Whitening of kd: a shipped name, or a fitted file.")
+]
+Detector = Annotated[
+    str, typer.Option(help="sift, orb, fast, gftt, mser, ..., as OpenCV has them.")
+]
+Images = Annotated[
+    str, typer.Argument(help="A folder, a glob pattern in quotes, or a list of names (.txt).")
+]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Begin anew.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout, nothing else.")]
 
 
@@ -33,10 +49,7 @@ def _app(
 
 @app.command()
 def match(
-    photos: Annotated[
-        list[Path] | None,
-        typer.Argument(help="Two photographs; none: a built-in one and its warp.", metavar="[A B]"),
-    ] = None,
+    photos: Photos = None,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Draw the matches: .png, .jpg, ...")
     ] = None,
@@ -50,12 +63,8 @@ def match(
     compare: Annotated[
         bool, typer.Option("--compare", help="All three descriptors on the same keypoints.")
     ] = False,
-    detector: Annotated[
-        str, typer.Option(help="sift, orb, fast, gftt, mser, ..., as OpenCV has them.")
-    ] = "sift",
-    weights: Annotated[
-        str | None, typer.Option(help="Whitening of kd: a shipped name, or a fitted file.")
-    ] = None,
+    detector: Detector = "sift",
+    weights: Weights = None,
     ratio: Annotated[
         float, typer.Option(help="Nearest over second nearest distance, at most.")
     ] = 0.85,
@@ -92,3 +101,209 @@ def match(
             photos or (), output, report, save_homography, descriptor, compare, options, as_json
         )
     )
+
+
+@app.command()
+def explain(
+    photos: Photos = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Draw it: .png, .pdf or .svg.")
+    ] = None,
+    number: Annotated[
+        int, typer.Option("--match", help="Which inlier; 0 is the most certain.")
+    ] = 0,
+    at: Annotated[
+        tuple[float, float] | None,
+        typer.Option(help="Count from the inlier nearest to this point of A.", metavar="X Y"),
+    ] = None,
+    weights: Weights = None,
+    as_json: Json = False,
+) -> None:
+    """Explain a match: which pixels made the two patches alike.
+
+    The sum over a heat map is the similarity of the two descriptors.
+
+    [bold]Examples[/bold]
+
+        kd-cv explain -o explanation.png
+
+        kd-cv explain left.jpg right.jpg --match 3 -o explanation.png
+
+        kd-cv explain left.jpg right.jpg --at 420 180 -o explanation.png
+    """
+    from kd_cv.cli.explain import explain_command
+    from kd_cv.cli.matcher import Options
+
+    options = Options(weights=weights)
+    raise typer.Exit(explain_command(photos or (), output, number, at, options, as_json))
+
+
+@app.command()
+def figures(
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Which; all if none is given.", metavar="[NAME]...")
+    ] = None,
+    output: Annotated[
+        Path, typer.Option("-o", "--output", help="Folder for NAME.png; made if need be.")
+    ] = Path("figures"),
+    patch_size: Annotated[int, typer.Option(help="Of the patches and maps.")] = 64,
+    weights: Weights = None,
+) -> None:
+    """Draw the paper's figures with the descriptor's own constants.
+
+    kernels, parametrizations, rotation, combination, whitening, slices,
+    heat_maps, histograms, eigenvalues, robustness
+
+    [bold]Examples[/bold]
+
+        kd-cv figures
+
+        kd-cv figures kernels heat_maps -o pictures
+    """
+    import matplotlib
+    from rich.console import Console
+
+    matplotlib.use("Agg")
+    from kd_cv.figures import Material, check_names, save_figures
+
+    chosen = check_names(names or ())
+    with Console(stderr=True).status("Drawing ...") as status:
+
+        def done(name: str, path: Path) -> None:
+            print(path)
+            status.update(f"{chosen.index(name) + 1} of {len(chosen)} figures drawn ...")
+
+        save_figures(chosen, output, Material(patch_size, weights), done)
+
+
+@app.command()
+def extract(
+    images: Images,
+    output: Annotated[Path, typer.Option("-o", "--output", help="An HDF5 file.")],
+    descriptor: Annotated[str, typer.Option(help="kd, sift or rootsift.")] = "kd",
+    max_keypoints: Annotated[int, typer.Option(help="The strongest of each image.")] = 8192,
+    max_size: Annotated[int, typer.Option(help="Longer side; larger images are reduced.")] = 3200,
+    dtype: Annotated[str, typer.Option(help="float16, float32, or uint8 for kd.")] = "float16",
+    workers: Annotated[
+        int | None, typer.Option(help="Images at a time; as many as there are cores by default.")
+    ] = None,
+    scheduler: Annotated[
+        str | None, typer.Option(help="Address of a Dask scheduler to run on.")
+    ] = None,
+    overwrite: Overwrite = False,
+    as_json: Json = False,
+) -> None:
+    """Extract the features of a whole collection into one file that hloc reads.
+
+    A run that was stopped goes on where it was. The exit code is 1 if images were skipped.
+
+    [bold]Examples[/bold]
+
+        kd-cv extract photographs -o features.h5
+
+        kd-cv extract "photographs/*.jpg" -o features.h5 --dtype uint8
+
+        kd-cv extract list.txt -o features.h5 --scheduler tcp://host:8786
+    """
+    from kd_cv.extract import Extraction
+    from kd_cv.extract import extract as run
+
+    extraction = Extraction(descriptor, max_keypoints, max_size, dtype)
+    options: dict[str, Any] = {"overwrite": overwrite, "progress": not as_json}
+    if scheduler is None:
+        summary = run(images, output, extraction, workers=workers, **options)
+    else:
+        from kd_cv.cluster import connected
+        from kd_cv.cluster import extract as run_on_cluster
+
+        with connected(scheduler, workers) as client:
+            summary = run_on_cluster(images, output, extraction, client=client, **options)
+    print(json.dumps(asdict(summary), default=str) if as_json else summary)
+    raise typer.Exit(summary.exit_code)
+
+
+@app.command()
+def colmap(
+    images: Images,
+    workspace: Annotated[
+        Path, typer.Option("-o", "--output", help="Folder for features, database and model.")
+    ],
+    descriptor: Annotated[str, typer.Option(help="kd, sift or rootsift.")] = "kd",
+    compare: Annotated[
+        bool, typer.Option("--compare", help="All three descriptors on the same keypoints.")
+    ] = False,
+    max_keypoints: Annotated[int, typer.Option(help="The strongest of each image.")] = 8192,
+    max_size: Annotated[int, typer.Option(help="Longer side; larger images are reduced.")] = 3200,
+    matcher: Annotated[str, typer.Option(help="kd, or colmap for COLMAP's own.")] = "kd",
+    ratio: Annotated[
+        float, typer.Option(help="Nearest over second nearest distance, at most.")
+    ] = 0.85,
+    pairs: Annotated[
+        Path | None, typer.Option(help="File of pairs of names, two a line; all by default.")
+    ] = None,
+    camera: Annotated[
+        str, typer.Option(help="Who shares a lens: auto, single, per-folder or per-image.")
+    ] = "auto",
+    overwrite: Overwrite = False,
+    as_json: Json = False,
+) -> None:
+    """Reconstruct a scene with COLMAP from these descriptors.
+
+    [bold]Examples[/bold]
+
+        kd-cv colmap photographs -o workspace
+
+        kd-cv colmap photographs -o workspace --compare
+    """
+    from kd_cv.colmap import Matcher, reconstruct, table
+    from kd_cv.colmap import compare as run_all
+    from kd_cv.extract import Extraction
+
+    if matcher not in get_args(Matcher):
+        raise ValueError(f"--matcher must be one of {get_args(Matcher)}, got {matcher!r}")
+    names = ("kd", "rootsift", "sift") if compare else (descriptor,)
+    extractions = [Extraction(name, max_keypoints, max_size) for name in names]
+    options: dict[str, Any] = {
+        "matcher": matcher, "ratio": ratio, "pairs": pairs, "camera": camera,
+        "overwrite": overwrite, "progress": not as_json,
+    }  # fmt: skip
+    if compare:
+        rows = run_all(images, workspace, extractions, **options)
+    else:
+        rows = [reconstruct(images, workspace, extractions[0], **options)]
+    print(json.dumps([asdict(row) for row in rows]) if as_json else table(rows))
+    raise typer.Exit(0 if all(row.registered for row in rows) else 1)
+
+
+@app.command()
+def weights(as_json: Json = False) -> None:
+    """List the shipped whitening matrices: what they were fitted on, and what they reach.
+
+    [bold]Examples[/bold]
+
+        kd-cv weights
+
+        kd-cv weights --json
+    """
+    from rich.console import Console
+    from rich.table import Table
+
+    from kd_cv.weights import folder, registry
+
+    entries = registry()
+    if as_json:
+        print(json.dumps({name: asdict(entry) for name, entry in entries.items()}))
+        return
+    if not entries:
+        raise FileNotFoundError(f"no matrices are shipped: there is no index in {folder()}")
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("name")
+    table.add_column("fitted on")
+    for title in ("patches", "pairs", "scenes"):
+        table.add_column(title, justify="right")
+    table.add_column("measured")
+    for name, entry in entries.items():
+        measured = "\n".join(f"{title} {value:g}" for title, value in entry.figures.items())
+        counts = (f"{count:,}" for count in (entry.patches, entry.pairs, entry.scenes))
+        table.add_row(name, entry.fitted_on, *counts, measured)
+    Console(highlight=False, markup=False).print(table)

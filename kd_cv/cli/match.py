@@ -1,9 +1,7 @@
 """`kd-cv match`: two photographs, their matches, the homography, and a picture of it."""
 
 import json
-import os
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,8 +12,9 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-from kd_cv.cli.images import Image, example_pair, read_photo
+from kd_cv.cli.images import Image, check_count, load_pair
 from kd_cv.cli.matcher import STEPS, Options, Timed, detect, make_feature, run
+from kd_cv.cli.outputs import check_picture, check_writable
 from kd_cv.cli.picture import Row, draw_rows
 from kd_cv.files import replacing
 from kd_cv.frames import as_gray
@@ -40,14 +39,7 @@ def match_command(
     """Run `kd-cv match`; the exit code: 0 with a homography, 1 without."""
     make_feature(descriptor, options.weights)
     _check_outputs(photos, output, report, save_homography)
-    H_true: NDArray[np.float64] | None = None
-    if not photos:
-        image0, image1, H_true = example_pair()
-        names = ("astronaut", "astronaut, warped")
-    else:
-        image0, image1 = (read_photo(path) for path in photos)
-        names = (photos[0].name, photos[1].name)
-
+    image0, image1, names, H_true = load_pair(photos)
     gray0, gray1 = as_gray(image0), as_gray(image1)
     with Console(stderr=True, quiet=as_json).status("Detecting keypoints ...") as status:
         keypoints, seconds = detect(gray0, gray1, options)
@@ -77,7 +69,6 @@ def match_command(
         print(json.dumps(content))
     else:
         _print(found, chosen, image0, H_true, options)
-    if not as_json:
         _print_files(output, report, save_homography if chosen.result.success else None)
     if not chosen.result.success:
         print(f"kd-cv: {failure(chosen)}", file=sys.stderr)
@@ -110,39 +101,15 @@ def failure(timed: Timed) -> str:
 
 def _check_outputs(photos: Sequence[Path], *outputs: Path | None) -> None:
     """Refuse before any work what could not be written after it."""
-    if len(photos) not in (0, 2):
-        raise ValueError(f"match takes two photographs, or none for the example; got {len(photos)}")
+    check_count(photos)
     picture, _, homography = outputs
-    if picture and not _can_encode(picture):
-        raise ValueError(f"{picture}: unknown kind of picture, expected .png, .jpg, .webp ...")
+    if picture:
+        check_picture(picture)
     if homography and homography.suffix not in HOMOGRAPHY_SUFFIXES:
         kinds = ", ".join(HOMOGRAPHY_SUFFIXES)
         raise ValueError(f"{homography}: unknown kind of file, expected {kinds}")
     for path in filter(None, outputs):
-        check_writable(path)
-        for photo in photos:
-            if path.exists() and photo.exists() and os.path.samefile(path, photo):
-                raise ValueError(f"{path} is one of the photographs: it would be overwritten")
-
-
-def check_writable(path: Path) -> None:
-    """Try what `replacing` will do: a file in the folder of `path`."""
-    if path.is_dir():
-        raise IsADirectoryError(f"{path} is a directory, expected a file to write")
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"there is no directory {path.parent} to write {path.name} in")
-    try:
-        with tempfile.TemporaryFile(dir=path.parent):
-            pass
-    except OSError as error:
-        raise OSError(f"cannot write in {path.parent}: {error.strerror}") from error
-
-
-def _can_encode(path: Path) -> bool:
-    try:
-        return bool(path.suffix) and cv2.haveImageWriter(path.name)
-    except cv2.error:
-        return False
+        check_writable(path, photos)
 
 
 def _write_picture(path: Path, image0: Image, image1: Image, found: Sequence[Timed]) -> None:

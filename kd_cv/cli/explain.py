@@ -1,0 +1,115 @@
+"""`kd-cv explain`: which pixels made two patches match."""
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kd_cv.cli.images import check_count, load_pair
+from kd_cv.cli.matcher import Options, detect, run
+from kd_cv.cli.outputs import check_writable
+from kd_cv.explain import Explanation, explain
+from kd_cv.frames import as_gray
+from kd_cv.matching import MatchResult
+
+SUFFIXES = (".png", ".pdf", ".svg")
+
+
+def explain_command(
+    photos: Sequence[Path],
+    output: Path | None,
+    number: int,
+    at: tuple[float, float] | None,
+    options: Options,
+    as_json: bool,
+) -> int:
+    """Run `kd-cv explain`; the exit code: 0, or 1 if nothing matches."""
+    check_count(photos)
+    if output:
+        if output.suffix not in SUFFIXES:
+            raise ValueError(f"{output}: unknown kind of figure, expected {', '.join(SUFFIXES)}")
+        check_writable(output, photos)
+    pair = load_pair(photos)
+    gray0, gray1 = as_gray(pair.image0), as_gray(pair.image1)
+    timed = run("kd", gray0, gray1, *detect(gray0, gray1, options), options)
+    rows = ranked(timed.result, at)
+    if not len(rows):
+        print("kd-cv: nothing to explain: there are no matches", file=sys.stderr)
+        return 1
+    if not 0 <= number < len(rows):
+        raise ValueError(f"--match must be from 0 to {len(rows) - 1}, got {number}")
+    row = rows[number]
+    i, j = timed.result.matches[row]
+    keypoints = timed.result.keypoints0[i], timed.result.keypoints1[j]
+    why = explain(gray0, keypoints[0], gray1, keypoints[1], timed.feature)
+    if output:
+        _draw(output, pair, keypoints, why, timed.feature)
+    if as_json:
+        print(json.dumps(summary(timed.result, row, keypoints, why)))
+        return 0
+    print(f"match {number} of {len(rows)}, {_kind(timed.result, row)}")
+    for label, keypoint in zip(pair.names, keypoints, strict=True):
+        x, y = keypoint.pt
+        print(f"  {label}: x {x:.1f}, y {y:.1f}, size {keypoint.size:.1f}")
+    print(f"ratio {timed.result.ratios[row]:.3f}, similarity {why.similarity:.3f}")
+    if len(why.shares) > 1:
+        print("  of it " + ", ".join(f"{part} {share:+.3f}" for part, share in why.shares.items()))
+    if output:
+        print(f"\npicture: {output.resolve()}")
+    return 0
+
+
+def ranked(result: MatchResult, at: tuple[float, float] | None) -> Any:
+    """Rows of the inliers, or of all matches without a homography, in the order to explain them.
+
+    The most certain first; with `at`, the nearest to this point of image 0.
+    """
+    rows = np.flatnonzero(result.inliers) if result.success else np.arange(len(result.matches))
+    key = result.ratios[rows]
+    if at is not None:
+        key = np.linalg.norm(result.points0[rows] - np.array(at), axis=1)
+    return rows[np.argsort(key, kind="stable")]
+
+
+def summary(
+    result: MatchResult, row: int, keypoints: tuple[Any, Any], why: Explanation
+) -> dict[str, Any]:
+    """What --json prints."""
+    return {
+        "frames": [[*k.pt, k.size, k.angle] for k in keypoints],
+        "ratio": float(result.ratios[row]),
+        "inlier": bool(result.inliers[row]),
+        "similarity": why.similarity,
+        "similarities": dict(why.similarities),
+        "shares": dict(why.shares),
+    }
+
+
+def _kind(result: MatchResult, row: int) -> str:
+    if not result.success:
+        return "no homography was found"
+    return "an inlier" if result.inliers[row] else "an outlier"
+
+
+def _draw(output: Path, pair: Any, keypoints: Any, why: Explanation, descriptor: Any) -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from kd_cv.plots import plot_explanation, plot_frame, plot_images, plt, save_plot, style
+
+    with style():
+        figure: Any = plt.figure(figsize=(7.2, 6.6), layout="constrained")
+        upper, lower = figure.subfigures(2, 1)
+        # A dollar sign in a file name would begin a formula.
+        titles = [name.replace("$", r"\$") for name in pair.names]
+        axes = plot_images([pair.image0, pair.image1], titles, axes=upper.subplots(1, 2))
+        for ax, keypoint in zip(axes, keypoints, strict=True):
+            plot_frame(ax, keypoint, magnification=descriptor.settings.magnification)
+        plot_explanation(why, titles=("image 0", "image 1"), figure=lower)
+    try:
+        save_plot(output, figure)
+    finally:
+        plt.close(figure)

@@ -1,0 +1,34 @@
+"""Refuse before any work what could not be written after it."""
+
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import cv2
+
+
+def check_writable(path: Path, inputs: Sequence[Path] = ()) -> None:
+    """Try what `replacing` will do: a file in the folder of `path`, and over none of `inputs`."""
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a directory, expected a file to write")
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"there is no directory {path.parent} to write {path.name} in")
+    try:
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
+    except OSError as error:
+        raise OSError(f"cannot write in {path.parent}: {error.strerror}") from error
+    for given in inputs:
+        if path.exists() and given.exists() and os.path.samefile(path, given):
+            raise ValueError(f"{path} is one of the photographs: it would be overwritten")
+
+
+def check_picture(path: Path) -> None:
+    """OpenCV must know how to write the kind of picture that the suffix names."""
+    try:
+        known = bool(path.suffix) and cv2.haveImageWriter(path.name)
+    except cv2.error:
+        known = False
+    if not known:
+        raise ValueError(f"{path}: unknown kind of picture, expected .png, .jpg, .webp ...")
