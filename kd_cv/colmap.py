@@ -10,7 +10,6 @@ serve both ways.
 from __future__ import annotations
 
 import itertools
-import json
 import os
 import shutil
 from collections.abc import Iterator, Sequence
@@ -24,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.fft import idct
 
-from kd_cv.extract import SETTINGS, Collection, Extraction, PathLike, extract, reading
+from kd_cv.extract import Collection, Extraction, PathLike, extract, reading
 from kd_cv.files import replacing
 from kd_cv.matching import match_descriptors
 
@@ -98,19 +97,10 @@ def write_database(
                 keypoints = np.stack([x + 0.5, y + 0.5, size / 2, np.deg2rad(angle)], axis=1)
                 target.write_keypoints(ids[name], keypoints.astype(np.float32))
                 if own.descriptors.shape[1] <= DIM:
-                    data = _bytes_of(own.descriptors, descriptor_name(features))
+                    data = _bytes_of(own.descriptors, stored.descriptor)
                     kind = pycolmap.FeatureExtractorType.SIFT
                     target.write_descriptors(ids[name], pycolmap.FeatureDescriptors(kind, data))
     return ids
-
-
-def descriptor_name(features: PathLike) -> str:
-    """What a feature file holds: "kd", "sift" or "rootsift"."""
-    import h5py
-
-    with h5py.File(features, "r") as file:
-        descriptor = json.loads(file.attrs[SETTINGS])["descriptor"]
-    return descriptor if isinstance(descriptor, str) else "kd"
 
 
 def _bytes_of(rows: NDArray[np.float32], descriptor: str) -> NDArray[np.uint8]:
@@ -240,7 +230,8 @@ def reconstruct(
         model = _map(database, collection.root, workspace, threads)
     with _opened(database) as target:
         matches = int(target.num_inlier_matches())
-    name = descriptor_name(features)
+    with reading(features) as stored:
+        name = stored.descriptor
     if model is None:
         return Row(name, len(names), 0, 0, float("nan"), float("nan"), matches)
     return Row(

@@ -126,6 +126,11 @@ class Extraction:
             settings["descriptor"] = own
         return settings
 
+    @property
+    def settings_text(self) -> str:
+        """The settings as they are written into files."""
+        return _json(self.settings)
+
     def features(self, gray: NDArray[np.uint8], clock: Clock | None = None) -> Arrays:
         """The datasets of one gray image (H, W)."""
         clock = clock or Clock()
@@ -441,11 +446,11 @@ def extract(
     if overwrite:
         shutil.rmtree(partial, ignore_errors=True)
         output.unlink(missing_ok=True)
-    text = _json(extraction.settings)
+    text = extraction.settings_text
     present: set[str] = set()
     if output.exists():
         with h5py.File(output, "r") as file:
-            _check_settings(output, file.attrs.get(SETTINGS), text)
+            check_settings(output, file.attrs.get(SETTINGS), text)
             present = {name for name in collection.names if name in file}
     todo = [name for name in collection.names if name not in present]
     totals = Report(0, 0, {}, dict.fromkeys(STAGES, 0.0))
@@ -522,13 +527,14 @@ def _prepare(partial: Path, text: str) -> None:
     partial.mkdir(exist_ok=True)
     settings = partial / "settings.json"
     if settings.exists():
-        _check_settings(partial, settings.read_text(encoding="utf-8"), text)
+        check_settings(partial, settings.read_text(encoding="utf-8"), text)
     else:
         with replacing(settings) as temporary:
             temporary.write_text(text, encoding="utf-8")
 
 
-def _check_settings(where: Path, found: Any, wanted: str) -> None:
+def check_settings(where: PathLike, found: Any, wanted: str) -> None:
+    """ValueError that names the differences between two texts of settings."""
     if found == wanted:
         return
     if not isinstance(found, str):
@@ -585,45 +591,73 @@ class Features:
     scores: NDArray[np.float32]
     image_size: tuple[int, int]
 
+    @classmethod
+    def of(cls, arrays: Mapping[str, Any]) -> Features:
+        """From the datasets of an image."""
+        rows = arrays["descriptors"][()].T
+        if rows.dtype == np.uint8:  # the inverse of feature2d.as_uint8, up to rounding
+            rows = rows.astype(np.float32) - 128
+            rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
+        angles = np.rad2deg(arrays["oris"][()].astype(np.float64))
+        frames = np.column_stack([arrays["keypoints"][()], 2.0 * arrays["scales"][()], angles])
+        width, height = arrays["image_size"][()].tolist()
+        return cls(
+            frames.astype(np.float64),
+            np.ascontiguousarray(rows, dtype=np.float32),
+            arrays["scores"][()],
+            (width, height),
+        )
+
+
+class FeatureFile(Mapping[str, Features]):
+    """The features of an open file by image name, read when asked for."""
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+        if SETTINGS not in file.attrs:
+            raise ValueError(f"{file.filename} was not written by kd_cv: it has no settings")
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        return tuple(names_in(self._file))
+
+    @property
+    def settings_text(self) -> str:
+        """The settings of the extraction."""
+        return str(self._file.attrs[SETTINGS])
+
+    @property
+    def descriptor(self) -> str:
+        """What it holds: "kd", "sift" or "rootsift"."""
+        descriptor = json.loads(self.settings_text)["descriptor"]
+        return descriptor if isinstance(descriptor, str) else "kd"
+
+    def count(self, name: str) -> int:
+        """Keypoints of an image."""
+        return int(self._file[name]["keypoints"].shape[0])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and f"{name}/keypoints" in self._file
+
+    def __getitem__(self, name: str) -> Features:
+        return Features.of(self._file[name])
+
 
 @contextmanager
-def reading(path: PathLike) -> Iterator[Mapping[str, Features]]:
-    """The features of a file by image name, read when asked for.
+def reading(path: PathLike) -> Iterator[FeatureFile]:
+    """Open a feature file.
 
     >>> with reading("features.h5") as features:
     ...     features["a.jpg"].frames
     """
-    h5py = _h5py()
-    with h5py.File(path, "r") as file:
-        yield _Stored(file)
-
-
-class _Stored(Mapping[str, Features]):
-    def __init__(self, file: Any) -> None:
-        self._file = file
-        self._names = names_in(file)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
-
-    def __len__(self) -> int:
-        return len(self._names)
-
-    def __getitem__(self, name: str) -> Features:
-        group = self._file[name]
-        rows = group["descriptors"][()].T
-        if rows.dtype == np.uint8:  # the inverse of feature2d.as_uint8, up to rounding
-            rows = rows.astype(np.float32) - 128
-            rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
-        angles = np.rad2deg(group["oris"][()].astype(np.float64))
-        frames = np.column_stack([group["keypoints"][()], 2.0 * group["scales"][()], angles])
-        width, height = group["image_size"][()].tolist()
-        return Features(
-            frames.astype(np.float64),
-            np.ascontiguousarray(rows, dtype=np.float32),
-            group["scores"][()],
-            (width, height),
-        )
+    with _h5py().File(path, "r") as file:
+        yield FeatureFile(file)
 
 
 def names_in(file: Any) -> list[str]:
