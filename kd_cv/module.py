@@ -130,7 +130,7 @@ class KDModule(nn.Module):
     def _describe(self, patches: Tensor, S: int) -> Tensor:
         if torch.jit.is_scripting() or torch.jit.is_tracing():
             c = (self.smooth, self.diff, self.Phi, self.T, self.parts)
-            return plain(patches, S, c[0], c[1], c[2], c[3], c[4], self.mu, self.A, self.power)
+            return plain(patches, S, self.power, c[0], c[1], c[2], c[3], c[4], self.mu, self.A)
         return self._eager(patches, S)
 
     @torch.jit.unused
@@ -147,7 +147,7 @@ class KDModule(nn.Module):
             chunk = CHUNK_CPU if patches.device.type == "cpu" else CHUNK
             parts = patches.split(max(1, chunk // max(1, patches.shape[1:].numel())))
         with _full_precision(patches.device.type):
-            rows = [plain(part, S, *tensors, power=self.power) for part in parts]
+            rows = [plain(part, S, self.power, *tensors) for part in parts]
         return rows[0] if len(rows) == 1 else torch.cat(rows)
 
     def _fusable(self, patches: Tensor) -> bool:
@@ -201,6 +201,7 @@ class KDModule(nn.Module):
 def plain(
     patches: Tensor,
     S: int,
+    power: float,
     smooth: Tensor,
     diff: Tensor,
     Phi: Tensor,
@@ -208,7 +209,6 @@ def plain(
     parts: Tensor,
     mu: Tensor | None,
     A: Tensor | None,
-    power: float,
 ) -> Tensor:
     """(B, S, P, P) to (B, D) by plain torch operations, on any device and in TorchScript."""
     dtype = torch.float64 if patches.dtype == torch.float64 else torch.float32
