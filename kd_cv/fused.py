@@ -3,8 +3,8 @@
 Each keypoint is sampled, smoothed, differentiated and folded in a few cache-sized buffers, then
 multiplied with the spatial functions; nothing else is ever stored. Three things make it fast:
 
-- every spatial function is even or odd in x and in y, so the planes are folded into four
-  quarter-size parts first, and each function meets only the part of its own parity;
+- every spatial function is even or odd in x and in y, so the planes are first folded into four
+  parities of a quarter of the size, and each function meets only its own;
 - cos k theta and sin k theta come from the gradient by the angle-sum rules, without trigonometry;
 - keypoints go through in blocks of `LANES`, so the sparse recombination runs down the lanes.
 
@@ -34,7 +34,11 @@ _zero = np.float32(0.0)
 
 # Sums may be reordered and contracted (each row always in the same way); NaN and infinity keep
 # their meaning.
-_compile = njit(nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz", "arcp"})
+_fast = {"reassoc", "contract", "nsz", "arcp"}
+_compile = njit(nogil=True, cache=True, fastmath=_fast, error_model="numpy", no_cfunc_wrapper=True)
+_inlined = njit(
+    nogil=True, fastmath=_fast, error_model="numpy", no_cfunc_wrapper=True, no_cpython_wrapper=True
+)
 
 
 @dataclass(frozen=True)
@@ -102,66 +106,62 @@ def plan(spec: Spec) -> Plan:
     )
 
 
-@_compile
-def _sample(image, width, height, cx, cy, ax, ay, patch):
+@_inlined
+def _sample(image, width, height, cx, cy, ax, ay, patch, at, fraction, corners):
     """Bilinear samples of a frame into `patch`; outside the image its border is repeated.
 
     `image` is flat, (height * width,); (ax, ay) is the step of one sample along a patch row.
+    Scratch: at (P,), fraction (2, P), corners (4, P). Positions, loads and interpolation are
+    separate loops, because only the loads cannot be vectorised.
     """
     P = patch.shape[0]
-    reach = 0.5 * (P - 1) * (abs(ax) + abs(ay))
-    corner_x = cx - 0.5 * (P - 1) * (ax - ay)
-    corner_y = cy - 0.5 * (P - 1) * (ax + ay)
-    inside = (
-        cx - reach >= 0.0
-        and cy - reach >= 0.0
-        and cx + reach < width - 1
-        and cy + reach < height - 1
-    )
+    middle = 0.5 * (P - 1)
+    reach = middle * (abs(ax) + abs(ay))
+    # Coordinates relative to a pixel of the image at or before the patch keep float32 exact.
+    left = int(min(max(cx - reach, 0.0), width - 1.0))
+    top = int(min(max(cy - reach, 0.0), height - 1.0))
+    corner_x = np.float32(cx - middle * (ax - ay) - left)
+    corner_y = np.float32(cy - middle * (ax + ay) - top)
     step_x, step_y = np.float32(ax), np.float32(ay)
-    if inside:
-        # Coordinates relative to a whole pixel at or before the patch: small, never negative.
-        left, top = int(cx - reach), int(cy - reach)
-        base = top * width + left
-        rel_x, rel_y = np.float32(corner_x - left), np.float32(corner_y - top)
-        for i in range(P):
-            row_x = max(rel_x - np.float32(i) * step_y, _zero)
-            row_y = max(rel_y + np.float32(i) * step_x, _zero)
-            for j in range(P):
-                x = max(row_x + np.float32(j) * step_x, _zero)
-                y = max(row_y + np.float32(j) * step_y, _zero)
-                xi, yi = np.int32(x), np.int32(y)
-                fx, fy = x - np.float32(xi), y - np.float32(yi)
-                at = base + yi * width + xi
-                a, b = np.float32(image[at]), np.float32(image[at + 1])
-                c, d = np.float32(image[at + width]), np.float32(image[at + width + 1])
-                upper = a + fx * (b - a)
-                lower = c + fx * (d - c)
-                patch[i, j] = upper + fy * (lower - upper)
-    else:
-        right, bottom = float(width - 1), float(height - 1)
-        for i in range(P):
-            for j in range(P):
-                x = min(max(corner_x + j * ax - i * ay, 0.0), right)
-                y = min(max(corner_y + j * ay + i * ax, 0.0), bottom)
-                xi, yi = int(x), int(y)
-                fx, fy = np.float32(x - xi), np.float32(y - yi)
-                x1, y1 = min(xi + 1, width - 1), min(yi + 1, height - 1)
-                a, b = np.float32(image[yi * width + xi]), np.float32(image[yi * width + x1])
-                c, d = np.float32(image[y1 * width + xi]), np.float32(image[y1 * width + x1])
-                upper = a + fx * (b - a)
-                lower = c + fx * (d - c)
-                patch[i, j] = upper + fy * (lower - upper)
+    right, bottom = np.float32(width - 1 - left), np.float32(height - 1 - top)
+    last_x, last_y = np.int32(max(width - 2 - left, 0)), np.int32(max(height - 2 - top, 0))
+    row = np.int32(width)
+    # Unsigned indices spare Numba its test for negative ones.
+    origin = np.uintp(top * width + left)
+    beside = np.uintp(1 if width - 1 - left > 0 else 0)
+    below = np.uintp(width if height - 1 - top > 0 else 0)
+    for i in range(P):
+        row_x = corner_x - np.float32(i) * step_y
+        row_y = corner_y + np.float32(i) * step_x
+        for j in range(P):
+            x = min(max(row_x + np.float32(j) * step_x, _zero), right)
+            y = min(max(row_y + np.float32(j) * step_y, _zero), bottom)
+            xi, yi = min(np.int32(x), last_x), min(np.int32(y), last_y)
+            fraction[0, j], fraction[1, j] = x - np.float32(xi), y - np.float32(yi)
+            at[j] = np.uint32(yi * row + xi)
+        for j in range(P):
+            here = origin + np.uintp(at[j])
+            corners[0, j], corners[1, j] = image[here], image[here + beside]
+            corners[2, j], corners[3, j] = image[here + below], image[here + below + beside]
+        for j in range(P):
+            a, b = np.float32(corners[0, j]), np.float32(corners[1, j])
+            c, d = np.float32(corners[2, j]), np.float32(corners[3, j])
+            upper = a + fraction[0, j] * (b - a)
+            lower = c + fraction[0, j] * (d - c)
+            patch[i, j] = upper + fraction[1, j] * (lower - upper)
 
 
-@_compile
-def _smooth(patch, taps, middle):
-    """Separable 5-tap smoothing in place, borders repeated; `middle` is (P, P + 4) scratch."""
+@_inlined
+def _smooth(patch, taps, gain, middle, smooth):
+    """Separable 5-tap smoothing, times `gain`; all borders repeated.
+
+    middle (P, P + 4) is scratch; smooth (P + 2, P + 2) gets the result with a border of one.
+    """
     P = patch.shape[0]
     t0, t1, t2 = taps[2], taps[1], taps[0]
     for i in range(P):
-        up1, up2 = max(i - 1, 0), max(i - 2, 0)
-        down1, down2 = min(i + 1, P - 1), min(i + 2, P - 1)
+        up1, up2 = np.uintp(max(i - 1, 0)), np.uintp(max(i - 2, 0))
+        down1, down2 = np.uintp(min(i + 1, P - 1)), np.uintp(min(i + 2, P - 1))
         for j in range(P):
             middle[i, j + 2] = (
                 t0 * patch[i, j]
@@ -170,26 +170,56 @@ def _smooth(patch, taps, middle):
             )
         middle[i, 0] = middle[i, 1] = middle[i, 2]
         middle[i, P + 2] = middle[i, P + 3] = middle[i, P + 1]
+    t0, t1, t2 = t0 * gain, t1 * gain, t2 * gain
     for i in range(P):
         for j in range(P):
-            patch[i, j] = (
+            smooth[i + 1, j + 1] = (
                 t0 * middle[i, j + 2]
                 + t1 * (middle[i, j + 1] + middle[i, j + 3])
                 + t2 * (middle[i, j] + middle[i, j + 4])
             )
+        smooth[i + 1, 0] = smooth[i + 1, 1]
+        smooth[i + 1, P + 1] = smooth[i + 1, P]
+    for j in range(P + 2):
+        smooth[0, j] = smooth[1, j]
+        smooth[P + 1, j] = smooth[P, j]
 
 
-@_compile
-def _planes(patch, i, rows):
-    """The seven planes of one patch row into rows (7, P); returns the sum of squared gradients."""
-    P = patch.shape[0]
-    above, below = max(i - 1, 0), min(i + 1, P - 1)
+@_inlined
+def _gradients(smooth, gradient):
+    """Gradients (2, 4 * Q) of the smoothed patch, quarter by quarter.
+
+    The quarters are upper left, upper right, lower left, lower right, each mirrored so that the
+    pixels which fold onto each other have the same index; with an odd P the quarters share the
+    middle row and column, and the copies are zero.
+    """
+    P = smooth.shape[0] - 2
+    h, half = (P + 1) // 2, P // 2
+    Q = h * h
+    if h > half:
+        gradient[:] = _zero
+    for i in range(P):
+        above, here, below = np.uintp(i), np.uintp(i + 1), np.uintp(i + 2)
+        left = i * h if i < h else 2 * Q + (P - 1 - i) * h
+        right = left + Q + half - 1
+        for j in range(h):
+            gradient[0, np.uintp(left + j)] = smooth[here, j] - smooth[here, j + 2]
+            gradient[1, np.uintp(left + j)] = smooth[above, j + 1] - smooth[below, j + 1]
+        for j in range(half):
+            column = np.uintp(h + j)
+            mirrored = np.uintp(right - j)
+            gradient[0, mirrored] = smooth[here, column] - smooth[here, column + np.uintp(2)]
+            gradient[1, mirrored] = (
+                smooth[above, column + np.uintp(1)] - smooth[below, column + np.uintp(1)]
+            )
+
+
+@_inlined
+def _planes(gradient, planes):
+    """The seven planes (7, 4 * Q) of the gradients; returns the sum of squared gradients."""
     total = _zero
-    for j in range(P):
-        rows[1, j] = patch[i, max(j - 1, 0)] - patch[i, min(j + 1, P - 1)]
-    for j in range(P):
-        gx = rows[1, j]
-        gy = patch[above, j] - patch[below, j]
+    for q in range(gradient.shape[1]):
+        gx, gy = gradient[0, q], gradient[1, q]
         g2 = gx * gx + gy * gy
         total += g2
         some = g2 >= _no_gradient
@@ -200,54 +230,47 @@ def _planes(patch, i, rows):
         sin1 = gy * inverse
         cos2 = cos1 * cos1 - sin1 * sin1
         sin2 = _two * sin1 * cos1
-        rows[0, j] = weight
-        rows[1, j] = weight * cos1
-        rows[2, j] = weight * cos2
-        rows[3, j] = weight * (cos2 * cos1 - sin2 * sin1)
-        rows[4, j] = weight * sin1
-        rows[5, j] = weight * sin2
-        rows[6, j] = weight * (sin2 * cos1 + cos2 * sin1)
+        planes[0, q] = weight
+        planes[1, q] = weight * cos1
+        planes[2, q] = weight * cos2
+        planes[3, q] = weight * (cos2 * cos1 - sin2 * sin1)
+        planes[4, q] = weight * sin1
+        planes[5, q] = weight * sin2
+        planes[6, q] = weight * (sin2 * cos1 + cos2 * sin1)
     return total
 
 
-@_compile
-def _fold(upper, lower, single_row, i, folded):
-    """Rows i and P - 1 - i of the planes, (7, P) each, into folded (4, 7, Q).
+@_inlined
+def _fold(folded, P):
+    """Quarters (7, 4, Q) into parities, in place: even-even, odd in x, odd in y, odd in both.
 
     A middle row or column has no mirror image; its pixels count once in every parity, where the
     odd functions vanish but for the exact centre.
     """
-    P = upper.shape[1]
     h = (P + 1) // 2
-    half = P // 2
+    Q = h * h
     for k in range(PLANES):
-        for j in range(half):
-            a, b = upper[k, j], upper[k, P - 1 - j]
-            c, d = lower[k, j], lower[k, P - 1 - j]
-            if single_row:
-                c = d = _zero
-            even_a, odd_a = a + b, a - b
-            even_c, odd_c = c + d, c - d
-            q = i * h + j
-            folded[0, k, q] = even_a + even_c
-            folded[1, k, q] = odd_a + odd_c
-            folded[2, k, q] = even_a - even_c
-            folded[3, k, q] = odd_a - odd_c
-        if h > half:
-            a = upper[k, half]
-            c = _zero if single_row else lower[k, half]
-            q = i * h + half
-            folded[0, k, q] = folded[1, k, q] = a + c
-            folded[2, k, q] = folded[3, k, q] = a - c
+        if P % 2:
+            for i in range(h):
+                folded[k, 1, i * h + h - 1] = folded[k, 3, i * h + h - 1] = _zero
+                folded[k, 2, Q - h + i] = folded[k, 3, Q - h + i] = _zero
+        for q in range(Q):
+            a, b, c, d = folded[k, 0, q], folded[k, 1, q], folded[k, 2, q], folded[k, 3, q]
+            even_above, odd_above = a + b, a - b
+            even_below, odd_below = c + d, c - d
+            folded[k, 0, q] = even_above + even_below
+            folded[k, 1, q] = odd_above + odd_below
+            folded[k, 2, q] = even_above - even_below
+            folded[k, 3, q] = odd_above - odd_below
 
 
-@_compile
+@_inlined
 def _product(folded, Phi, first, sums, lane):
     """Sums of the planes against the functions: sums[k * F + f, lane]."""
     F, Q = Phi.shape
     for parity in range(4):
-        p0, p1, p2, p3 = folded[parity, 0], folded[parity, 1], folded[parity, 2], folded[parity, 3]
-        p4, p5, p6 = folded[parity, 4], folded[parity, 5], folded[parity, 6]
+        p0, p1, p2, p3 = folded[0, parity], folded[1, parity], folded[2, parity], folded[3, parity]
+        p4, p5, p6 = folded[4, parity], folded[5, parity], folded[6, parity]
         for f in range(first[parity], first[parity + 1], 2):
             u, v = Phi[f], Phi[f + 1]
             u0 = u1 = u2 = u3 = u4 = u5 = u6 = _zero
@@ -277,33 +300,40 @@ def _product(folded, Phi, first, sums, lane):
             sums[6 * F + f, lane], sums[6 * F + f + 1, lane] = u6, v6
 
 
-@_compile
-def _spatial_sums(patch, gain, taps, middle, upper, lower, folded, Phi, first, sums, lane):
-    """Steps 1 and 2 of one sampled patch (overwritten) into column `lane` of `sums`."""
+@_inlined
+def _spatial_sums(patch, gain, taps, scratch, Phi, first, sums, lane):
+    """Steps 1 and 2 of one sampled patch into column `lane` of `sums`."""
     P = patch.shape[0]
+    middle, smooth, gradient, folded = scratch
     square = _zero
     for i in range(P):
         for j in range(P):
-            patch[i, j] *= gain
             square += patch[i, j] * patch[i, j]
-    _smooth(patch, taps, middle)
-    gradient = _zero
-    for i in range((P + 1) // 2):
-        mirror = P - 1 - i
-        gradient += _planes(patch, i, upper)
-        if mirror != i:
-            gradient += _planes(patch, mirror, lower)
-        _fold(upper, lower, mirror == i, i, folded)
-    if gradient > _flat * (square + np.float32(P * P)):
+    _smooth(patch, taps, gain, middle, smooth)
+    _gradients(smooth, gradient)
+    total = _planes(gradient, folded.reshape(PLANES, gradient.shape[1]))
+    if total > _flat * (square * gain * gain + np.float32(P * P)):
+        _fold(folded, P)
         _product(folded, Phi, first, sums, lane)
     else:
         sums[:, lane] = _zero
 
 
-@_compile
-def _recombine(sums, source, weight, part_ends, V, scratch):
+@_inlined
+def _scratch(P):
+    """Buffers of one patch: rows smoothed down, smoothed, gradients, planes."""
+    Q = ((P + 1) // 2) ** 2
+    return (
+        np.empty((P, P + 4), dtype=np.float32),
+        np.empty((P + 2, P + 2), dtype=np.float32),
+        np.empty((2, 4 * Q), dtype=np.float32),
+        np.empty((PLANES, 4, Q), dtype=np.float32),
+    )
+
+
+@_inlined
+def _recombine(sums, source, weight, part_ends, V, unscaled):
     """Sparse recombination and normalisation down the lanes; adds to V (D, LANES)."""
-    D = source.shape[0]
     begin = 0
     total = np.zeros(LANES, dtype=np.float32)
     inverse = np.zeros(LANES, dtype=np.float32)
@@ -314,66 +344,68 @@ def _recombine(sums, source, weight, part_ends, V, scratch):
             w0, w1, w2, w3 = weight[d, 0], weight[d, 1], weight[d, 2], weight[d, 3]
             for n in range(LANES):
                 value = w0 * sums[s0, n] + w1 * sums[s1, n] + w2 * sums[s2, n] + w3 * sums[s3, n]
-                scratch[d, n] = value
+                unscaled[d, n] = value
                 total[n] += value * value
         for n in range(LANES):
             inverse[n] = _one / np.sqrt(total[n]) if total[n] > _zero else _zero
         for d in range(begin, part_ends[part]):
             for n in range(LANES):
-                V[d, n] += scratch[d, n] * inverse[n]
+                V[d, n] += unscaled[d, n] * inverse[n]
         begin = part_ends[part]
-    return D
 
 
-@_compile
+@_inlined
 def _finish(V, rows, mu, A, power, out, start, count):
     """Unit norm, then A^T (V - mu) and unit norm again, into out[start : start + count].
 
     `rows` is (LANES, D) scratch; A is (D_out, D), or (0, D) for the raw vector.
     """
-    D = V.shape[0]
+    D, D_out = V.shape[0], A.shape[0]
+    described = np.zeros(LANES, dtype=np.bool_)
     for n in range(LANES):
         total = _zero
         for d in range(D):
             rows[n, d] = V[d, n]
             total += rows[n, d] * rows[n, d]
-        inverse = _one / np.sqrt(total) if total > _zero else _zero
+        described[n] = total > _zero
+        inverse = _one / np.sqrt(total) if described[n] else _zero
         for d in range(D):
             rows[n, d] *= inverse
-    if A.shape[0] == 0:
+    if D_out == 0:
         for n in range(count):
             for d in range(D):
                 out[start + n, d] = rows[n, d]
         return
-    described = np.zeros(LANES, dtype=np.bool_)
     for n in range(LANES):
-        total = _zero
-        for d in range(D):
-            total += rows[n, d] * rows[n, d]
-        described[n] = total > _zero
         for d in range(D):
             rows[n, d] -= mu[d]
-    for n in range(0, count, 4):  # four rows share every load of A; LANES is a multiple of 4
-        r0, r1, r2, r3 = rows[n], rows[n + 1], rows[n + 2], rows[n + 3]
-        for j in range(A.shape[0]):
-            a = A[j]
-            y0 = y1 = y2 = y3 = _zero
+    for n in range(0, LANES, 8):  # eight rows share every load of A
+        if n >= count:
+            break
+        for j in range(D_out):
+            y0 = y1 = y2 = y3 = y4 = y5 = y6 = y7 = _zero
             for d in range(D):
-                y0 += a[d] * r0[d]
-                y1 += a[d] * r1[d]
-                y2 += a[d] * r2[d]
-                y3 += a[d] * r3[d]
+                a = A[j, d]
+                y0 += a * rows[n, d]
+                y1 += a * rows[n + 1, d]
+                y2 += a * rows[n + 2, d]
+                y3 += a * rows[n + 3, d]
+                y4 += a * rows[n + 4, d]
+                y5 += a * rows[n + 5, d]
+                y6 += a * rows[n + 6, d]
+                y7 += a * rows[n + 7, d]
             V[j, n], V[j, n + 1], V[j, n + 2], V[j, n + 3] = y0, y1, y2, y3
+            V[j, n + 4], V[j, n + 5], V[j, n + 6], V[j, n + 7] = y4, y5, y6, y7
     for n in range(count):
         total = _zero
-        for j in range(A.shape[0]):
+        for j in range(D_out):
             y = V[j, n]
             if power != _one:
                 y = np.sign(y) * np.abs(y) ** power
             rows[n, j] = y
             total += y * y
         inverse = _one / np.sqrt(total) if described[n] and total > _zero else _zero
-        for j in range(A.shape[0]):
+        for j in range(D_out):
             out[start + n, j] = rows[n, j] * inverse
 
 
@@ -389,15 +421,14 @@ def describe_frames(
     described), centre x and y in that level, and the step (ax, ay) between samples of a row.
     """
     D, N = source.shape[0], out.shape[0]
-    h = (P + 1) // 2
+    scratch = _scratch(P)
     patch = np.empty((P, P), dtype=np.float32)
-    middle = np.empty((P, P + 4), dtype=np.float32)
-    upper = np.empty((PLANES, P), dtype=np.float32)
-    lower = np.empty((PLANES, P), dtype=np.float32)
-    folded = np.empty((4, PLANES, h * h), dtype=np.float32)
+    at = np.empty(P, dtype=np.uint32)
+    fraction = np.empty((2, P), dtype=np.float32)
+    corners = np.empty((4, P), dtype=finest.dtype)
     sums = np.zeros((PLANES * Phi.shape[0], LANES), dtype=np.float32)
     V = np.empty((D, LANES), dtype=np.float32)
-    scratch = np.empty((D, LANES), dtype=np.float32)
+    unscaled = np.empty((D, LANES), dtype=np.float32)
     rows = np.empty((LANES, D), dtype=np.float32)
     for start in range(0, N, LANES):
         count = min(LANES, N - start)
@@ -405,17 +436,15 @@ def describe_frames(
         for scale in range(steps.shape[1]):
             for lane in range(count):
                 level, cx, cy, ax, ay = steps[start + lane, scale]
-                at = int(level)
-                if at < 0:
+                index = int(level)
+                if index < 0:
                     sums[:, lane] = _zero
                     continue
-                offset, height, width = levels[at]
-                pixels = finest if at == 0 else coarser[offset : offset + height * width]
-                _sample(pixels, width, height, cx, cy, ax, ay, patch)
-                _spatial_sums(
-                    patch, gain, taps, middle, upper, lower, folded, Phi, first, sums, lane
-                )
-            _recombine(sums, source, weight, part_ends, V, scratch)
+                offset, height, width = levels[index]
+                pixels = finest if index == 0 else coarser[offset : offset + height * width]
+                _sample(pixels, width, height, cx, cy, ax, ay, patch, at, fraction, corners)
+                _spatial_sums(patch, gain, taps, scratch, Phi, first, sums, lane)
+            _recombine(sums, source, weight, part_ends, V, unscaled)
         _finish(V, rows, mu, A, power, out, start, count)
 
 
@@ -425,15 +454,12 @@ def describe_patches(
 ):  # fmt: skip
     """Descriptors of patches (N, P, P), into out (N, D)."""
     N, P = patches.shape[0], patches.shape[1]
-    D, h = source.shape[0], (P + 1) // 2
+    D = source.shape[0]
+    scratch = _scratch(P)
     patch = np.empty((P, P), dtype=np.float32)
-    middle = np.empty((P, P + 4), dtype=np.float32)
-    upper = np.empty((PLANES, P), dtype=np.float32)
-    lower = np.empty((PLANES, P), dtype=np.float32)
-    folded = np.empty((4, PLANES, h * h), dtype=np.float32)
     sums = np.zeros((PLANES * Phi.shape[0], LANES), dtype=np.float32)
     V = np.empty((D, LANES), dtype=np.float32)
-    scratch = np.empty((D, LANES), dtype=np.float32)
+    unscaled = np.empty((D, LANES), dtype=np.float32)
     rows = np.empty((LANES, D), dtype=np.float32)
     for start in range(0, N, LANES):
         count = min(LANES, N - start)
@@ -442,6 +468,6 @@ def describe_patches(
             for i in range(P):
                 for j in range(P):
                     patch[i, j] = np.float32(patches[start + lane, i, j])
-            _spatial_sums(patch, gain, taps, middle, upper, lower, folded, Phi, first, sums, lane)
-        _recombine(sums, source, weight, part_ends, V, scratch)
+            _spatial_sums(patch, gain, taps, scratch, Phi, first, sums, lane)
+        _recombine(sums, source, weight, part_ends, V, unscaled)
         _finish(V, rows, mu, A, power, out, start, count)
