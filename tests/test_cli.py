@@ -215,6 +215,11 @@ def test_a_detector_of_the_other_opencv(photos, capsys, monkeypatch):
     assert f"'akaze' is not in OpenCV {cv2.__version__}: it has sift, orb, fast" in line
 
 
+def test_a_name_cannot_steer_the_terminal(photos, capsys):
+    line = _fails(capsys, "match", "no\x1b[31m\u202esuch.png", photos[1])
+    assert line.rstrip("\n").isprintable() and "such.png" in line
+
+
 def test_debug_shows_the_traceback(photos):
     with pytest.raises(FileNotFoundError):
         main(["match", "missing.png", photos[1], "--debug"])
@@ -232,7 +237,7 @@ def test_errors_of_our_own_have_another_code(photos, capsys, monkeypatch):
 def test_help_teaches(capsys):
     assert main([]) == 0
     listed = capsys.readouterr().out
-    for command in ("match", "explain", "figures", "extract", "colmap", "weights"):
+    for command in ("match", "explain", "figures", "extract", "colmap", "export", "weights"):
         assert command in listed
         assert main([command, "--help"]) == 0
         assert f"kd-cv {command}" in capsys.readouterr().out.split("Examples")[1]
@@ -308,6 +313,20 @@ def test_colmap_refuses(photos, tmp_path, capsys):
     assert "--matcher" in _fails(capsys, "colmap", folder, "-o", workspace, "--matcher", "flann")
     assert "camera" in _fails(capsys, "colmap", folder, "-o", workspace, "--camera", "toy")
     assert not workspace.exists()
+
+
+def test_export(tmp_path, capsys):
+    for module in ("torch", "onnxscript"):
+        pytest.importorskip(module)
+    onnxruntime = pytest.importorskip("onnxruntime")
+    path = tmp_path / "kd.onnx"
+    arguments = ["export", "-o", str(path), "--patch-size", "16", "--kernel", "cart"]
+    assert main([*arguments, "--whitening", "none"]) == 0
+    assert capsys.readouterr().out.rstrip().endswith(f"file: {path}")
+    (output,) = onnxruntime.InferenceSession(path).get_outputs()
+    assert output.shape[1] == 63
+    assert "kernel 'toy'" in _fails(capsys, "export", "-o", path, "--kernel", "toy")
+    assert "no directory" in _fails(capsys, "export", "-o", tmp_path / "no" / "kd.onnx")
 
 
 def test_weights(tmp_path, capsys, monkeypatch):

@@ -7,6 +7,7 @@ Exit codes: 0 done; 1 no homography was found (`match`), or a check failed; 2 ba
 import sys
 from collections.abc import Sequence
 
+MAX_LINE = 500
 BAD_INPUT = (ValueError, TypeError, OSError, ImportError)
 
 
@@ -32,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         if isinstance(error, BAD_INPUT):
             return _fail(_message(error), 2)
-        return _fail(f"unexpected {type(error).__name__}: {error} (--debug shows where)", 3)
+        return _fail(f"unexpected {type(error).__name__} (--debug shows where): {error}", 3)
 
 
 def _message(error: Exception) -> str:
@@ -42,6 +43,7 @@ def _message(error: Exception) -> str:
 
 
 def _fail(message: str, code: int) -> int:
-    line = " ".join(message.split())
-    print(f"kd-cv: error: {line}", file=sys.stderr)
+    # One line, and nothing in it, as of a file's name, that would steer the terminal.
+    line = "".join(c if c.isprintable() else "?" for c in " ".join(message.split()))
+    print(f"kd-cv: error: {line[:MAX_LINE]}", file=sys.stderr)
     return code

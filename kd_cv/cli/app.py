@@ -276,6 +276,57 @@ def colmap(
 
 
 @app.command()
+def export(
+    output: Annotated[Path, typer.Option("-o", "--output", help="An ONNX file.")],
+    image: Annotated[
+        bool, typer.Option("--image", help="Take an image and frames instead of patches.")
+    ] = False,
+    patch_size: Annotated[int, typer.Option(help="Samples per side of a patch.")] = 32,
+    kernel: Annotated[str, typer.Option(help="concat, polar or cart.")] = "concat",
+    whitening: Annotated[
+        str | None, typer.Option(help="ws, wus, wua, w, pcasqrt or none.", show_default=False)
+    ] = None,
+    weights: Weights = None,
+    dim: Annotated[int, typer.Option(help="Dimensions that the whitening keeps.")] = 128,
+    magnification: Annotated[
+        float, typer.Option(help="Side of a patch in keypoint sizes; with --image.")
+    ] = 12.0,
+    scales: Annotated[int, typer.Option(help="Patch sizes to average; with --image.")] = 1,
+    as_json: Json = False,
+) -> None:
+    """Write the descriptor as an ONNX file and check it with onnxruntime.
+
+    It takes patches (B, 1, P, P) in 0..1 and gives descriptors (B, D); with --image
+    it takes an image (1, 1, H, W) and frames (N, 4): x, y, size, angle.
+
+    [bold]Examples[/bold]
+
+        kd-cv export -o kd.onnx
+
+        kd-cv export -o kd_image.onnx --image --scales 3
+    """
+    from rich.console import Console
+
+    from kd_cv.cli.outputs import check_writable
+    from kd_cv.engine import DEFAULT_WEIGHTS, DEFAULT_WHITENING
+    from kd_cv.export import export_onnx
+
+    check_writable(output)
+    default = DEFAULT_WHITENING if weights is None else DEFAULT_WHITENING or "ws"
+    with Console(stderr=True, quiet=as_json).status("Exporting ..."):
+        difference = export_onnx(
+            output, image=image, magnification=magnification, scales=scales,
+            patch_size=patch_size, kernel=kernel, dim=dim, weights=weights or DEFAULT_WEIGHTS,
+            whitening=default if whitening is None else None if whitening == "none" else whitening,
+        )  # fmt: skip
+    if as_json:
+        print(json.dumps({"output": str(output.resolve()), "difference": difference}))
+    else:
+        print(f"largest difference to the module: {difference:.2g}")
+        print(f"file: {output.resolve()}")
+
+
+@app.command()
 def weights(as_json: Json = False) -> None:
     """List the shipped whitening matrices: what they were fitted on, and what they reach.
 
