@@ -548,7 +548,7 @@ def sample_explanations(material: Material, count: int = 3) -> list[Explanation]
         rows = np.flatnonzero(inside)
         if not len(rows):
             continue
-        row = rows[np.argsort(-pairs.frames0[rows, 2], kind="stable")][[2 * number % len(rows)]]
+        row = rows[np.argsort(-pairs.frames0[rows, 2], kind="stable")][[6 * number % len(rows)]]
         sides = (pairs.image0, pairs.frames0[row]), (pairs.image1, pairs.frames1[row])
         patches = [extract_patches(*side, spec.patch_size, MAGNIFICATION)[0] for side in sides]
         found.append(explain_patches(patches[0], patches[1], spec, projection))

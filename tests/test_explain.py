@@ -198,6 +198,15 @@ def test_frames_and_upright_are_understood():
     assert scaled.similarity == pytest.approx(1.0, abs=1e-5)
 
 
+@pytest.mark.parametrize("frame", [(-900, 50, 5, 0), (50, 50, 0, 0), (np.nan, 50, 5, 0)])
+def test_a_keypoint_without_a_patch_has_no_similarity(frame):
+    why = explain(PHOTO, frame, PHOTO, (200, 140, 5, 30), KDDescriptor())
+    assert why.similarity == 0.0
+    assert not why.heat1["concat"].any()
+    assert why.heat_png(0)
+    assert why.patch_png(0)
+
+
 def test_what_cannot_be_explained_is_said():
     spec = Spec(32)
     a, b = photo_patches(32)

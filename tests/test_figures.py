@@ -13,7 +13,9 @@ data = pytest.importorskip("skimage.data")
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")
 
-from kd_cv import figures  # noqa: E402
+from kd_cv import KDDescriptor, figures  # noqa: E402
+from kd_cv import weights as shipped  # noqa: E402
+from kd_cv.engine import DEFAULT_WEIGHTS  # noqa: E402
 from kd_cv.explain import explain_patches, kernel_map, patch_map  # noqa: E402
 from kd_cv.figures import FIGURES, Material, save_figures  # noqa: E402
 from kd_cv.kernels import THETA  # noqa: E402
@@ -24,8 +26,8 @@ from kd_cv.whitening import Whitening  # noqa: E402
 @pytest.fixture(scope="module")
 def material() -> Material:
     """Small patches and a quick fit, whatever is shipped."""
-    own = Material(patch_size=32, views=3, keypoints=500)
-    return Material(patch_size=32, keypoints=500, weights=_entries(own))
+    own = Material(patch_size=32, views=3, keypoints=300)
+    return Material(patch_size=32, keypoints=300, weights=_entries(own))
 
 
 def _entries(own: Material) -> dict[tuple[str, int], Whitening]:
@@ -132,6 +134,15 @@ def test_moved_frames_are_shifted_along_their_own_axis():
     np.testing.assert_allclose(moved, [[10.0, 20.0 + 0.25 * 12 * 2, 2.0, 90.0]], atol=1e-12)
 
 
+def test_default_is_the_whitening_that_is_shipped():
+    if DEFAULT_WEIGHTS not in shipped.names():
+        pytest.skip("no matrices are shipped")
+    material = Material(patch_size=32)
+    assert material.source == f'whitening: the shipped "{DEFAULT_WEIGHTS}"'
+    own = KDDescriptor(whitening="wus", weights=DEFAULT_WEIGHTS).projection
+    np.testing.assert_array_equal(material.projection("wus").A, own.A)
+
+
 def test_figures_draw_what_they_are_given(material):
     """Without a projection there is no whitened column, and a fit for one kernel is enough."""
     patches = np.asarray(data.camera()[:128, 200:264]).reshape(2, 64, 64)
@@ -140,7 +151,7 @@ def test_figures_draw_what_they_are_given(material):
     assert titles == ["patch $P$", "P", "C", "PC", "patch $Q$", "P", "C", "PC"]
     matplotlib.pyplot.close(figure)
 
-    only = Material(patch_size=32, keypoints=500, weights=material.whitening())
+    only = Material(patch_size=32, keypoints=300, weights=material.whitening())
     assert only.kernels() == ("concat",)
     columns = [title for title, *_ in figures.whitening_columns(only)]
     assert columns == ["PC", r"PC + $W_S$", r"PC + $W_{UA}$", r"PC + $W_{US}$"]
