@@ -37,20 +37,20 @@ Result = TypeVar("Result")
 
 
 @contextmanager
-def connected(scheduler: str | None = None, workers: int | None = None) -> Iterator[Any]:
-    """A Dask client: of a scheduler ("tcp://host:8786"), or of processes on this machine.
+def connected(scheduler: str = "local", workers: int | None = None) -> Iterator[Any]:
+    """A Dask client: of a scheduler ("tcp://host:8786"), or of processes on this machine ("local").
 
     workers  processes on this machine, of one thread each; as many as there are cores by default
     """
     distributed = _distributed()
-    if scheduler is not None and workers is not None:
-        raise ValueError("give the address of a scheduler or a number of workers, not both")
-    if workers is not None and workers < 1:
-        raise ValueError(f"workers must be at least 1, got {workers}")
-    if scheduler is not None:
+    if scheduler != "local":
+        if workers is not None:
+            raise ValueError(f"the scheduler {scheduler!r} has its own workers, got {workers} too")
         with distributed.Client(scheduler) as client:
             yield client
         return
+    if workers is not None and workers < 1:
+        raise ValueError(f"workers must be at least 1, got {workers}")
     count = workers or len(os.sched_getaffinity(0))
     with (
         distributed.LocalCluster(

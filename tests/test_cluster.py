@@ -116,7 +116,10 @@ def test_scene_files(tmp_path: Path) -> None:
 
 
 def test_wrong_arguments() -> None:
-    with pytest.raises(ValueError, match="not both"), cluster.connected("tcp://a:1", workers=2):
+    with (
+        pytest.raises(ValueError, match="its own workers"),
+        cluster.connected("tcp://a:1", workers=2),
+    ):
         pass
     with pytest.raises(ValueError, match="at least 1"), cluster.connected(workers=0):
         pass

@@ -1,0 +1,58 @@
+"""Reconstructions with KD, RootSIFT and SIFT on the same keypoints, scene by scene.
+
+python benchmarks/colmap_bench.py FOLDER [--scenes NAME ...] [--workspace DIR]
+
+FOLDER has a folder of photographs for each scene. The table says what COLMAP made of each.
+"""
+
+import argparse
+import tempfile
+import time
+from pathlib import Path
+
+from kd_cv.colmap import compare
+from kd_cv.extract import Extraction
+
+DESCRIPTORS = ("kd", "rootsift", "sift")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--scenes", nargs="*", help="folders below it; all by default")
+    parser.add_argument("--workspace", type=Path, help="keeps databases and models")
+    parser.add_argument("--descriptors", nargs="+", default=list(DESCRIPTORS), choices=DESCRIPTORS)
+    parser.add_argument("--max-keypoints", type=int, default=2000)
+    parser.add_argument("--max-size", type=int, default=1280)
+    parser.add_argument("--matcher", default="kd", choices=("kd", "colmap"))
+    parser.add_argument("--ratio", type=float, default=0.85)
+    parser.add_argument("--camera", default="auto")
+    args = parser.parse_args()
+    scenes = args.scenes or sorted(path.name for path in args.folder.iterdir() if path.is_dir())
+    extractions = [Extraction(d, args.max_keypoints, args.max_size) for d in args.descriptors]
+    print(f"matcher {args.matcher}, ratio {args.ratio}, {args.max_keypoints} keypoints at most\n")
+    print("| scene | descriptor | registered | points | track | error (px) | verified | seconds |")
+    print("|---|---|---|---|---|---|---|---|")
+    with tempfile.TemporaryDirectory() as temporary:
+        workspace = args.workspace or Path(temporary)
+        for scene in scenes:
+            for extraction in extractions:
+                start = time.perf_counter()
+                (r,) = compare(
+                    args.folder / scene,
+                    workspace / scene,
+                    [extraction],
+                    matcher=args.matcher,
+                    ratio=args.ratio,
+                    camera=args.camera,
+                )
+                print(
+                    f"| {scene} | {r.descriptor} | {r.registered} of {r.images} | {r.points} "
+                    f"| {r.track_length:.2f} | {r.error:.2f} | {r.matches} "
+                    f"| {time.perf_counter() - start:.0f} |",
+                    flush=True,
+                )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,155 @@
+"""Throughput and memory of `kd_cv.extract` on this machine.
+
+python benchmarks/extract_bench.py [--folder photographs] [--images 64 192] [--workers 2]
+
+The yardstick is the processor time of decoding, detecting and describing: with all cores at work on
+nothing else, it is 100 % of cores x seconds. On a machine that is busy with other things, Linux's
+scheduler knows how long our threads stood ready without a core (/proc/self/task/*/schedstat); the
+column "alone" takes that off.
+"""
+
+import argparse
+import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import cv2
+
+from kd_cv.datasets import list_photos, read_gray
+from kd_cv.extract import Clock, Extraction, extract
+
+SIZE = (1280, 853)
+
+
+def collection(folder: Path, count: int, source: str | None) -> None:
+    """`count` photographs: those of a folder over and over, or of scikit-image, enlarged."""
+    if source:
+        files = list_photos(source)
+    else:
+        from skimage import data
+
+        files = []
+        for name in ("astronaut", "brick", "camera", "chelsea", "coffee", "coins", "gravel"):
+            image = cv2.resize(getattr(data, name)(), SIZE, interpolation=cv2.INTER_CUBIC)
+            files.append(folder.with_name(f"{name}.jpg"))
+            cv2.imwrite(str(files[-1]), image)
+    folder.mkdir()
+    for i in range(count):
+        file = files[i % len(files)]
+        shutil.copyfile(file, folder / f"{i:05}{file.suffix}")
+
+
+class Watch(threading.Thread):
+    """Processor seconds and seconds of waiting for a core, of all threads of this process."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self.seen: dict[str, tuple[int, int]] = {}
+        self.stop = threading.Event()
+
+    def run(self) -> None:
+        while not self.stop.wait(0.2):
+            for task in Path("/proc/self/task").iterdir():
+                try:
+                    run, wait, _ = map(int, (task / "schedstat").read_text().split())
+                except (OSError, ValueError):
+                    continue  # a thread that has just ended
+                self.seen[task.name] = run, wait
+
+    def __enter__(self) -> "Watch":
+        self.start()
+        time.sleep(0.3)
+        self.before = dict(self.seen)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop.set()
+        self.join()
+        self.seen.pop(str(self.native_id), None)
+
+    def waited(self, threads: int) -> float:
+        """Seconds that the busiest threads waited for a core, summed."""
+        spent = [
+            (run - self.before.get(task, (0, 0))[0], wait - self.before.get(task, (0, 0))[1])
+            for task, (run, wait) in self.seen.items()
+        ]
+        return sum(wait for _, wait in sorted(spent)[-threads:]) * 1e-9
+
+
+def one_by_one(folder: Path, count: int) -> dict[str, float]:
+    """Mean processor seconds of each stage on one thread."""
+    cv2.setNumThreads(1)
+    clock, extraction = Clock(), Extraction()
+    paths = list_photos(folder)[:count]
+    extraction.features(read_gray(paths[0]))  # compiles
+    for path in paths:
+        with clock("decode"):
+            gray = read_gray(path)
+        extraction.features(gray, clock)
+    return {stage: seconds / len(paths) for stage, seconds in clock.seconds.items()}
+
+
+def measured(folder: Path, workers: int) -> dict[str, float]:
+    """One run over a folder, in this process."""
+    first = next(iter(list_photos(folder)))
+    Extraction().features(read_gray(first))  # compiles
+    cpu = time.process_time()
+    with Watch() as watch:
+        summary = extract(folder, folder.with_name("features.h5"), workers=workers, overwrite=True)
+    return {
+        "images": summary.done,
+        "keypoints": summary.keypoints,
+        "seconds": summary.seconds,
+        "stages": sum(summary.cpu.values()),
+        "cpu": time.process_time() - cpu,
+        "waited": watch.waited(workers),
+        "bytes": summary.output.stat().st_size,
+        "peak_MB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--folder", help="photographs to use instead of scikit-image's")
+    parser.add_argument("--images", type=int, nargs="+", default=[64, 192])
+    parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--measure", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.measure:
+        print(json.dumps(measured(Path(args.measure), args.workers)))
+        return
+    with tempfile.TemporaryDirectory() as work:
+        folders = {n: Path(work) / str(n) for n in args.images}
+        for count, folder in folders.items():
+            collection(folder, count, args.folder)
+        stages = one_by_one(folders[args.images[0]], 14)
+        text = ", ".join(f"{stage} {1e3 * t:.1f} ms" for stage, t in stages.items())
+        ideal = sum(stages.values()) / args.workers
+        print(
+            f"one by one: {text}; {1 / ideal:.1f} images/s would keep {args.workers} cores busy\n"
+        )
+        whole = f"of {args.workers} x seconds"
+        print(f"| images | images/s | {whole} | alone | of CPU time | kB/image | peak MB |")
+        print("|---|---|---|---|---|---|---|")
+        for folder in folders.values():
+            command = [sys.executable, __file__, "--measure", str(folder)]
+            command += ["--workers", str(args.workers)]
+            m = json.loads(subprocess.check_output(command, text=True).splitlines()[-1])
+            cores = args.workers * m["seconds"]
+            print(
+                f"| {m['images']} | {m['images'] / m['seconds']:.1f} "
+                f"| {m['stages'] / cores:.0%} | {m['stages'] / (cores - m['waited']):.0%} "
+                f"| {m['stages'] / m['cpu']:.0%} | {m['bytes'] / m['images'] / 1e3:.0f} "
+                f"| {m['peak_MB']:.0f} |"
+            )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,75 @@
+"""Memory and time of an index per million descriptors on this machine.
+
+python benchmarks/retrieval_bench.py FOLDER [--descriptors 1000000]
+
+The descriptors of the photographs in FOLDER, and as many again as are wanted by adding noise to
+them, are indexed; the queries are noisy copies of descriptors that are in the index.
+"""
+
+import argparse
+import tempfile
+import time
+from pathlib import Path
+
+import faiss
+import numpy as np
+
+from kd_cv.extract import Extraction, extract, reading
+from kd_cv.retrieval import NEIGHBOURS, PROBES, TRAINED_PER_LIST, default_factory
+
+NOISE = 0.05  # per entry of a descriptor of unit norm
+
+
+def noisy(rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    moved = rows + rng.normal(0, NOISE, rows.shape).astype(np.float32)
+    return moved / np.linalg.norm(moved, axis=1, keepdims=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--descriptors", type=int, default=1_000_000)
+    parser.add_argument("--queries", type=int, default=2000)
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as work:
+        print(extract(args.folder, Path(work) / "f.h5", Extraction(max_keypoints=4000)))
+        with reading(Path(work) / "f.h5") as features:
+            own = np.concatenate([features[name].descriptors for name in features])
+    rng = np.random.default_rng(0)
+    rows = np.empty((args.descriptors, own.shape[1]), np.float32)
+    for start in range(0, len(rows), len(own)):
+        block = rows[start : start + len(own)]
+        block[:] = own[: len(block)] if start == 0 else noisy(own[: len(block)], rng)
+    wanted = rng.choice(len(rows), args.queries, replace=False)
+    queries = noisy(rows[wanted], rng)
+
+    lists = int(default_factory(len(rows)).split(",")[0].removeprefix("IVF"))
+    print(f"\n{len(rows)} descriptors of {rows.shape[1]}, {len(own)} of them of photographs\n")
+    print("| index | MB per million | train (s) | add (s) | ms per query of 1000 | found |")
+    print("|---|---|---|---|---|---|")
+    for factory in ("Flat", f"IVF{lists},SQ8", f"IVF{lists},PQ32"):
+        index = faiss.index_factory(rows.shape[1], factory)
+        start = time.perf_counter()
+        if not index.is_trained:
+            index.train(rows[rng.choice(len(rows), min(len(rows), TRAINED_PER_LIST * lists))])
+        train = time.perf_counter() - start
+        start = time.perf_counter()
+        index.add(rows)
+        add = time.perf_counter() - start
+        ivf = faiss.try_extract_index_ivf(index)
+        if ivf is not None:
+            ivf.nprobe = PROBES
+        some = queries if ivf is not None else queries[:200]
+        start = time.perf_counter()
+        _, found = index.search(some, NEIGHBOURS)
+        search = (time.perf_counter() - start) / len(some) * 1000
+        size = len(faiss.serialize_index(index)) / len(rows)
+        hit = (found == wanted[: len(some), None]).any(axis=1).mean()
+        print(
+            f"| {factory} | {size:.0f} | {train:.1f} | {add:.1f} | {1e3 * search:.0f} | {hit:.1%} |",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,78 @@
+"""Which images show this? Index a small collection, ask with a photograph, draw the answers.
+
+python demos/retrieval.py [folder query.jpg] --out answers.png
+"""
+
+import argparse
+import tempfile
+from pathlib import Path
+
+import cv2
+import numpy as np
+
+from kd_cv.cli.images import read_photo
+from kd_cv.extract import extract
+from kd_cv.retrieval import Index
+
+NAMES = ("astronaut", "brick", "camera", "chelsea", "coffee", "coins", "grass", "gravel", "rocket")
+TILE = 300
+
+
+def example(folder: Path) -> np.ndarray:
+    """Fill a folder with photographs, each also seen askew; return another view of one of them."""
+    from skimage import data
+
+    rng = np.random.default_rng(0)
+    for name in NAMES:
+        image = getattr(data, name)()
+        image = np.ascontiguousarray(image[:, :, ::-1] if image.ndim == 3 else image)
+        cv2.imwrite(str(folder / f"{name}.png"), image)
+        for k in range(2):
+            cv2.imwrite(str(folder / f"{name}-{k}.png"), askew(image, rng))
+    return askew(np.ascontiguousarray(data.coffee()[:, :, ::-1]), rng)[60:340, 120:500]
+
+
+def askew(image: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    height, width = image.shape[:2]
+    box = np.float32([[0, 0], [width, 0], [width, height], [0, height]])
+    moved = box + rng.uniform(-0.12, 0.12, (4, 2)) * [width, height]
+    H = cv2.getPerspectiveTransform(box, np.float32(moved))
+    return cv2.warpPerspective(image, H, (width, height))
+
+
+def tile(image: np.ndarray, text: str, outline: np.ndarray | None = None) -> np.ndarray:
+    """A square picture with a line of text below it and an outline drawn in it."""
+    image = np.ascontiguousarray(image)
+    if outline is not None:
+        cv2.polylines(image, [np.int32(outline)], True, (66, 228, 240), 5, cv2.LINE_AA)
+    scale = TILE / max(image.shape[:2])
+    small = cv2.resize(image, None, fx=scale, fy=scale, interpolation=cv2.INTER_AREA)
+    canvas = np.full((TILE + 34, TILE + 10, 3), 255, np.uint8)
+    canvas[: small.shape[0], : small.shape[1]] = small
+    at = (4, TILE + 22)
+    cv2.putText(canvas, text, at, cv2.FONT_HERSHEY_SIMPLEX, 0.55, (40, 40, 40), 1, cv2.LINE_AA)
+    return canvas
+
+
+parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+parser.add_argument("photos", nargs="*", help="a folder and a query; none: an example")
+parser.add_argument("--out", default="answers.png")
+args = parser.parse_args()
+if len(args.photos) not in (0, 2):
+    parser.error("give a folder and a query, or none")
+with tempfile.TemporaryDirectory() as work:
+    folder = Path(args.photos[0] if args.photos else work)
+    query = read_photo(args.photos[1]) if args.photos else example(folder)
+    print(extract(folder, Path(work) / "features.h5"))
+    index = Index.build(Path(work) / "features.h5")
+    hits = index.search(query, top=4)
+    height, width = query.shape[:2]
+    corners = np.float64([[[0, 0], [width, 0], [width, height], [0, height]]])
+    tiles = [tile(query, f"query: {len(index.names)} images")]
+    for hit in hits:
+        outline = cv2.perspectiveTransform(corners, hit.H_0to1)[0] if hit.verified else None
+        text = f"{hit.name}: {hit.inliers} inliers" + ("" if hit.verified else ", not it")
+        tiles.append(tile(cv2.imread(str(folder / hit.name)), text, outline))
+if not cv2.imwrite(args.out, np.hstack(tiles)):
+    raise SystemExit(f"cannot write {args.out}")
+print(f"{sum(hit.verified for hit in hits)} images show the query: {args.out}")
