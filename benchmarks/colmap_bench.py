@@ -10,6 +10,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from kd_cv import KDDescriptor
 from kd_cv.colmap import compare
 from kd_cv.extract import Extraction
 
@@ -26,10 +27,13 @@ def main() -> None:
     parser.add_argument("--max-size", type=int, default=1280)
     parser.add_argument("--matcher", default="kd", choices=("kd", "colmap"))
     parser.add_argument("--ratio", type=float, default=0.85)
+    parser.add_argument("--weights", help="file of matrices for KD instead of the default")
     parser.add_argument("--camera", default="auto")
     args = parser.parse_args()
     scenes = args.scenes or sorted(path.name for path in args.folder.iterdir() if path.is_dir())
-    extractions = [Extraction(d, args.max_keypoints, args.max_size) for d in args.descriptors]
+    kd = KDDescriptor(whitening="ws", weights=args.weights) if args.weights else "kd"
+    chosen = [kd if name == "kd" else name for name in args.descriptors]
+    extractions = [Extraction(d, args.max_keypoints, args.max_size) for d in chosen]
     print(f"matcher {args.matcher}, ratio {args.ratio}, {args.max_keypoints} keypoints at most\n")
     print("| scene | descriptor | registered | points | track | error (px) | verified | seconds |")
     print("|---|---|---|---|---|---|---|---|")

@@ -8,7 +8,6 @@ bit, that of one process on such a machine.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,6 +27,7 @@ from kd_cv.extract import (
     Report,
     Runner,
     Summary,
+    cores,
     run_batch,
 )
 from kd_cv.feature2d import KDDescriptor
@@ -51,7 +51,7 @@ def connected(scheduler: str = "local", workers: int | None = None) -> Iterator[
         return
     if workers is not None and workers < 1:
         raise ValueError(f"workers must be at least 1, got {workers}")
-    count = workers or len(os.sched_getaffinity(0))
+    count = cores() if workers is None else workers
     with (
         distributed.LocalCluster(
             n_workers=count, threads_per_worker=1, processes=True, dashboard_address=None

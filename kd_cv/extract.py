@@ -30,7 +30,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -272,12 +272,18 @@ class Batch:
 
 @dataclass(frozen=True)
 class Report:
-    """What became of a batch: counts, reasons for skipped images, processor seconds by stage."""
+    """What became of a batch.
+
+    done     images described now; `kept`: by an earlier run
+    skipped  name -> reason
+    seconds  of processor time by stage
+    """
 
     done: int
     keypoints: int
     skipped: Mapping[str, str]
     seconds: Mapping[str, float]
+    kept: int = 0
 
 
 def batches(collection: Collection, names: Sequence[str], folder: Path) -> list[Batch]:
@@ -322,7 +328,9 @@ def finished(batch: Batch) -> Report | None:
     try:
         with h5py.File(batch.part, "r") as file:
             if file.attrs["names"] == batch.label:
-                return Report(**json.loads(file.attrs["report"]))
+                report = Report(**json.loads(file.attrs["report"]))
+                idle = dict.fromkeys(STAGES, 0.0)
+                return replace(report, done=0, kept=report.done, seconds=idle)
     except (OSError, KeyError, TypeError, ValueError):
         pass  # not there, or cut off by a full disk or a power failure
     return None
@@ -370,7 +378,7 @@ def write_group(file: Any, name: str, arrays: Arrays, uncertainty: float) -> Non
 class Summary:
     """What a run did.
 
-    images     in the collection; of these `kept` were in the output already
+    images     in the collection; of these `kept` were described by an earlier run
     skipped    name -> reason
     seconds    from start to end; `cpu`: processor seconds by stage, as the threads count them
     """
@@ -399,7 +407,7 @@ class Summary:
         lines = [
             f"{self.output}: {self.done} images, {self.keypoints} keypoints in {self.seconds:.1f} s"
             f" ({self.done / max(1e-9, self.seconds):.1f} images/s)"
-            + (f", {self.kept} were there before" if self.kept else "")
+            + (f", {self.kept} were done before" if self.kept else "")
         ]
         if self.done:
             each = ", ".join(f"{s} {1e3 * t / self.done:.0f} ms" for s, t in self.cpu.items())
@@ -441,7 +449,9 @@ def extract(
     collection, output = Collection.of(images, root), Path(output)
     if not output.parent.is_dir():
         raise FileNotFoundError(f"no directory {str(output.parent)!r} to write {output.name!r} in")
-    workers = workers or len(os.sched_getaffinity(0))
+    workers = cores() if workers is None else workers
+    if workers < 1:
+        raise ValueError(f"workers must be at least 1, got {workers}")
     partial = output.with_name(output.name + ".partial")
     if overwrite:
         shutil.rmtree(partial, ignore_errors=True)
@@ -466,7 +476,7 @@ def extract(
     return Summary(
         output,
         len(collection.names),
-        len(present),
+        len(present) + totals.kept,
         totals.done,
         totals.keypoints,
         dict(sorted(totals.skipped.items())),
@@ -478,30 +488,36 @@ def extract(
 
 def on_threads(workers: int) -> Runner:
     """Run batches on threads, an image each: OpenCV and the descriptor release the GIL."""
-    if workers < 1:
-        raise ValueError(f"workers must be at least 1, got {workers}")
 
     def run(plan: Sequence[Batch], extraction: Extraction) -> Iterator[Report]:
         extraction.feature.compute(np.zeros((64, 64), np.uint8), [cv2.KeyPoint(32, 32, 8, 0)])
         threads = cv2.getNumThreads()
         cv2.setNumThreads(1)  # one image a core needs no further threads
+        pool = ThreadPoolExecutor(workers)
+        waiting = iter(plan)
+        running: set[Future[Report]] = set()
         try:
-            with ThreadPoolExecutor(workers) as pool:
-                waiting = iter(plan)
-                running: set[Future[Report]] = set()
-                while True:
-                    # A few more than the workers: a million batches need not exist at once.
-                    while len(running) < 2 * workers and (batch := next(waiting, None)):
-                        running.add(pool.submit(run_batch, batch, extraction))
-                    if not running:
-                        return
-                    ready, running = wait(running, return_when=FIRST_COMPLETED)
-                    for future in ready:
-                        yield future.result()
+            while True:
+                # A few more than the workers: a million batches need not exist at once.
+                while len(running) < 2 * workers and (batch := next(waiting, None)):
+                    running.add(pool.submit(run_batch, batch, extraction))
+                if not running:
+                    return
+                ready, running = wait(running, return_when=FIRST_COMPLETED)
+                for future in ready:
+                    yield future.result()
         finally:
+            pool.shutdown(cancel_futures=True)
             cv2.setNumThreads(threads)
 
     return run
+
+
+def cores() -> int:
+    """Processors that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def shown(reports: Iterable[Report], total: int, progress: bool) -> Iterator[Report]:
@@ -509,7 +525,7 @@ def shown(reports: Iterable[Report], total: int, progress: bool) -> Iterator[Rep
     start, count = time.perf_counter(), 0
     for report in reports:
         yield report
-        count += report.done + len(report.skipped)
+        count += report.done + report.kept + len(report.skipped)
         if progress:
             rate = count / (time.perf_counter() - start)
             left = time.strftime("%H:%M:%S", time.gmtime((total - count) / rate))
@@ -519,7 +535,9 @@ def shown(reports: Iterable[Report], total: int, progress: bool) -> Iterator[Rep
 
 def _sum(a: Report, b: Report) -> Report:
     seconds = {stage: a.seconds[stage] + b.seconds[stage] for stage in STAGES}
-    return Report(a.done + b.done, a.keypoints + b.keypoints, {**a.skipped, **b.skipped}, seconds)
+    skipped = {**a.skipped, **b.skipped}
+    keypoints, kept = a.keypoints + b.keypoints, a.kept + b.kept
+    return Report(a.done + b.done, keypoints, skipped, seconds, kept)
 
 
 def _prepare(partial: Path, text: str) -> None:

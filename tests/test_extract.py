@@ -14,6 +14,7 @@ from skimage import data
 from kd_cv import KDDescriptor, datasets
 from kd_cv.extract import Collection, Extraction, extract, reading
 from kd_cv.frames import from_keypoints
+from kd_cv.matching import match_descriptors
 from kd_cv.whitening import Statistics, Whitening
 
 h5py = pytest.importorskip("h5py")
@@ -114,6 +115,27 @@ def test_large_images_are_reduced_and_keypoints_mapped_back(tmp_path: Path) -> N
     assert own.image_size == (500, 400)
     with h5py.File(tmp_path / "f.h5") as file:
         assert file["a.png/keypoints"].attrs["uncertainty"] == 2.0
+
+
+def test_nearest_neighbours_as_hloc_takes_them(folder: Path, tmp_path: Path) -> None:
+    """By dot products of (D, N) descriptors, which must be of unit norm."""
+    image = cv2.imread(str(folder / "01.jpg"))
+    cv2.imwrite(str(folder / "turned.jpg"), cv2.rotate(image, cv2.ROTATE_90_CLOCKWISE))
+    extract(folder, tmp_path / "f.h5", Extraction(whitened(), 200))
+    with h5py.File(tmp_path / "f.h5") as file:
+        d0, d1 = (file[name]["descriptors"][()].astype(float) for name in ("01.jpg", "turned.jpg"))
+        p0, p1 = (file[name]["keypoints"][()] for name in ("01.jpg", "turned.jpg"))
+    similarity = np.einsum("dn,dm->nm", d0, d1)
+    there, back = similarity.argmax(axis=1), similarity.argmax(axis=0)
+    mutual = np.flatnonzero(back[there] == np.arange(len(there)))
+    expected = np.stack([199 - p0[mutual, 1], p0[mutual, 0]], axis=1)  # the image is 200 x 200
+    near = np.linalg.norm(expected - p1[there[mutual]], axis=1) < 1
+    assert len(mutual) > 50 and near.mean() > 0.8
+    with reading(tmp_path / "f.h5") as features:
+        pairs, _ = match_descriptors(
+            features["01.jpg"].descriptors, features["turned.jpg"].descriptors
+        )
+    assert np.array_equal(pairs, np.stack([mutual, there[mutual]], axis=1))
 
 
 @pytest.mark.parametrize("dtype, tolerance", [("float16", 1e-3), ("uint8", 0.05)])
@@ -279,7 +301,8 @@ def test_damaged_part_is_done_again(folder: Path, tmp_path: Path) -> None:
     parts[1].write_bytes(b"")
     with pytest.raises(ValueError, match="has other settings"):
         extract(folder, output, Extraction(RAW, 100, dtype="float32"))
-    extract(folder, output, SMALL)
+    summary = extract(folder, output, SMALL)
+    assert (summary.done, summary.kept) == (5, 1)
     assert output.read_bytes() == (tmp_path / "whole.h5").read_bytes()
 
 
