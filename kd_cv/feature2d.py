@@ -5,6 +5,7 @@ argument names are OpenCV's.
 """
 
 import copy
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -91,13 +92,13 @@ class KDDescriptor:
                 "detector must have a method detect(image, mask), as OpenCV's detectors do; "
                 f"got {type(detector).__name__}"
             )
-        self._spec = Spec(patch_size, kernel)
-        self._projection = projection_for(self._spec, whitening, weights, dim)
-        self._settings = Settings(
+        spec = Spec(patch_size, kernel)
+        projection = projection_for(spec, whitening, weights, dim)
+        settings = Settings(
             patch_size=int(patch_size),
             kernel=kernel,
             whitening=whitening,
-            weights=weights,
+            weights=os.fspath(weights) if isinstance(weights, os.PathLike) else weights,
             dim=int(dim),
             magnification=as_magnification(magnification),
             scales=as_scales(scales),
@@ -105,6 +106,8 @@ class KDDescriptor:
             upright=bool(upright),
             drop=bool(drop),
         )
+        # Nothing is set before all is checked: a `read` that fails changes nothing.
+        self._spec, self._projection, self._settings = spec, projection, settings
         self._detector = detector
 
     @classmethod
@@ -158,6 +161,9 @@ class KDDescriptor:
     def empty(self) -> bool:
         # As cv2.SIFT answers: there is no state to lose.
         return True
+
+    def clear(self) -> None:
+        """Forget what was learned from data: nothing here is, as in cv2.SIFT."""
 
     # Keypoints
 
@@ -298,12 +304,7 @@ class KDDescriptor:
             storage.startWriteStruct(name, cv2.FileNode_MAP)
         storage.write("name", self.getDefaultName())
         for key, value in self._arguments().items():
-            if isinstance(value, tuple):
-                storage.write(key, np.array(value, dtype=np.float64))
-            else:
-                storage.write(
-                    key, "" if value is None else int(value) if isinstance(value, bool) else value
-                )
+            storage.write(key, _storable(value))
         if name:
             storage.endWriteStruct()
 
@@ -316,7 +317,10 @@ class KDDescriptor:
         if isinstance(source, cv2.FileNode):
             node = source
         else:
-            storage = cv2.FileStorage(str(source), cv2.FILE_STORAGE_READ)
+            try:
+                storage = cv2.FileStorage(str(source), cv2.FILE_STORAGE_READ)
+            except (cv2.error, SystemError) as error:  # OpenCV's parser, by version
+                raise ValueError(f"{str(source)!r} is not YAML, XML or JSON") from error
             if not storage.isOpened():
                 raise OSError(f"cannot read {str(source)!r}")
             node = storage.getNode("feature2d")
@@ -375,10 +379,11 @@ def as_scales(scales: int | Sequence[float]) -> tuple[float, ...]:
 def as_uint8(rows: NDArray[np.float32]) -> NDArray[np.uint8]:
     """Unit rows as bytes, 128 standing for 0: distances keep their order.
 
-    A unit vector of D dimensions has components of about 1 / sqrt(D); the byte range covers 4.2
-    times that on either side. Rows of zeros stay zeros.
+    A unit vector of D dimensions has components of about 1 / sqrt(D); the byte range covers 7 times
+    that on either side, because the first components of whitened vectors are so large, and one
+    that is cut off costs more than coarser steps. Rows of zeros stay zeros.
     """
-    step = np.float32(30.0 * np.sqrt(rows.shape[1]))
+    step = np.float32(18.0 * np.sqrt(rows.shape[1]))
     levels = np.clip(np.rint(rows * step + 128), 0, 255)
     return np.where(rows.any(axis=1, keepdims=True), levels, 0).astype(np.uint8)
 
