@@ -25,6 +25,15 @@ from kd_cv import KDModule, module  # noqa: E402
 P = 32
 
 
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+    """Many small operations: threads would cost more than they bring."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
 @pytest.fixture(scope="module")
 def patches(camera, keypoints):
     """(300, 1, 32, 32) patches of a photograph; number 7 is flat."""
