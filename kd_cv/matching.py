@@ -132,6 +132,9 @@ def match_descriptors(
     empty = np.zeros((0, 2), np.int64), np.zeros(0, np.float32)
     if d0 is None or d1 is None:
         return empty
+    d0, d1 = np.asarray(d0), np.asarray(d1)
+    if d0.ndim != 2 or d1.ndim != 2 or d0.shape[1] != d1.shape[1]:
+        raise ValueError(f"expected d0 (N0, D) and d1 (N1, D), got {d0.shape} and {d1.shape}")
     rows0, rows1 = (np.flatnonzero(np.any(d, axis=1)) for d in (d0, d1))
     if not len(rows0) or not len(rows1):
         return empty
@@ -151,10 +154,14 @@ def match_descriptors(
         back[better] = start + squares.argmin(axis=0)[better]
         back_distance[better] = closest[better]
         if len(b) > 1:
-            best = np.maximum(squares[here, first], 0)
             squares[here, first] = np.inf
-            second = squares.min(axis=1)
-            ratios[start : start + chunk] = np.sqrt(best / np.maximum(second, 1e-12))
+            # From the differences: `squares` of near copies are rounding noise.
+            best, second = (
+                np.linalg.norm(block - b[i], axis=1) for i in (first, squares.argmin(axis=1))
+            )
+            # Two copies of the same row are no certain match: 0 / 0 is 1.
+            ratio_here = np.divide(best, second, out=np.ones_like(best), where=second > 0)
+            ratios[start : start + chunk] = np.minimum(ratio_here, 1)
     keep = ratios <= ratio
     if mutual:
         keep &= back[nearest] == np.arange(len(a))

@@ -1,0 +1,82 @@
+"""The public names, and what importing them costs."""
+
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+import kd_cv
+
+PUBLIC = [
+    "KDDescriptor",
+    "KDFeature",
+    "KDModule",
+    "MatchResult",
+    "Whitening",
+    "describe",
+    "match",
+]
+
+
+def run(program):
+    """Standard output of a program in a new interpreter."""
+    result = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)],
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    return result.stdout.strip()
+
+
+def test_the_list_of_public_names():
+    assert sorted(kd_cv.__all__) == PUBLIC
+    assert kd_cv.__version__.count(".") == 2
+    with pytest.raises(AttributeError, match="module 'kd_cv' has no attribute 'SIFT'"):
+        _ = kd_cv.SIFT
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_every_public_name_is_there_and_says_what_it_is(name):
+    if name in ("KDFeature", "KDModule"):
+        pytest.importorskip("torch")
+        pytest.importorskip("kornia")
+    assert getattr(kd_cv, name).__doc__
+
+
+HEAVY = ["torch", "kornia", "numba", "pycolmap", "dask", "h5py", "matplotlib", "typer", "skimage"]
+
+
+def test_import_loads_nothing_heavy():
+    loaded = run(f"import sys, kd_cv; print([m for m in {HEAVY!r} if m in sys.modules])")
+    assert loaded == "[]"
+
+
+def test_detecting_loads_no_torch_and_making_a_descriptor_no_numba():
+    program = f"""
+        import sys, numpy as np, kd_cv
+        kd = kd_cv.KDDescriptor(whitening=None)
+        kd.detect(np.zeros((50, 50), np.uint8))
+        print([m for m in {HEAVY!r} if m in sys.modules])
+        kd_cv.describe(np.eye(32)[None], whitening=None)
+        print([m for m in {HEAVY!r} if m in sys.modules and m != "numba"])
+    """
+    assert run(program).split("\n") == ["[]", "[]"]
+
+
+def test_without_torch_the_torch_names_say_what_to_install():
+    program = """
+        import sys
+        sys.modules["torch"] = None  # import torch now raises ImportError
+        import kd_cv
+        for name in ("KDModule", "KDFeature"):
+            try:
+                getattr(kd_cv, name)
+            except ImportError as error:
+                print("kd-cv[torch]" in str(error))
+    """
+    assert run(program).split("\n") == ["True", "True"]
+
+
+def test_import_prints_and_warns_nothing():
+    assert run("import warnings; warnings.simplefilter('error'); import kd_cv") == ""
