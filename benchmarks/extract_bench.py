@@ -22,6 +22,7 @@ from pathlib import Path
 
 import cv2
 
+from kd_cv import KDDescriptor
 from kd_cv.datasets import list_photos, read_gray
 from kd_cv.extract import Clock, Extraction, extract
 
@@ -83,10 +84,15 @@ class Watch(threading.Thread):
         return sum(wait for _, wait in sorted(spent)[-threads:]) * 1e-9
 
 
-def one_by_one(folder: Path, count: int) -> dict[str, float]:
+def chosen(weights: str | None) -> Extraction:
+    """The default extraction, or one with other matrices."""
+    return Extraction(KDDescriptor(whitening="ws", weights=weights)) if weights else Extraction()
+
+
+def one_by_one(folder: Path, count: int, extraction: Extraction) -> dict[str, float]:
     """Mean processor seconds of each stage on one thread."""
     cv2.setNumThreads(1)
-    clock, extraction = Clock(), Extraction()
+    clock = Clock()
     paths = list_photos(folder)[:count]
     extraction.features(read_gray(paths[0]))  # compiles
     for path in paths:
@@ -96,13 +102,14 @@ def one_by_one(folder: Path, count: int) -> dict[str, float]:
     return {stage: seconds / len(paths) for stage, seconds in clock.seconds.items()}
 
 
-def measured(folder: Path, workers: int) -> dict[str, float]:
+def measured(folder: Path, workers: int, extraction: Extraction) -> dict[str, float]:
     """One run over a folder, in this process."""
     first = next(iter(list_photos(folder)))
-    Extraction().features(read_gray(first))  # compiles
+    extraction.features(read_gray(first))  # compiles
     cpu = time.process_time()
     with Watch() as watch:
-        summary = extract(folder, folder.with_name("features.h5"), workers=workers, overwrite=True)
+        output = folder.with_name("features.h5")
+        summary = extract(folder, output, extraction, workers=workers, overwrite=True)
     return {
         "images": summary.done,
         "keypoints": summary.keypoints,
@@ -120,16 +127,17 @@ def main() -> None:
     parser.add_argument("--folder", help="photographs to use instead of scikit-image's")
     parser.add_argument("--images", type=int, nargs="+", default=[64, 192])
     parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--weights", help="file of matrices for KD instead of the default")
     parser.add_argument("--measure", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.measure:
-        print(json.dumps(measured(Path(args.measure), args.workers)))
+        print(json.dumps(measured(Path(args.measure), args.workers, chosen(args.weights))))
         return
     with tempfile.TemporaryDirectory() as work:
         folders = {n: Path(work) / str(n) for n in args.images}
         for count, folder in folders.items():
             collection(folder, count, args.folder)
-        stages = one_by_one(folders[args.images[0]], 14)
+        stages = one_by_one(folders[args.images[0]], 14, chosen(args.weights))
         text = ", ".join(f"{stage} {1e3 * t:.1f} ms" for stage, t in stages.items())
         ideal = sum(stages.values()) / args.workers
         print(
@@ -141,6 +149,7 @@ def main() -> None:
         for folder in folders.values():
             command = [sys.executable, __file__, "--measure", str(folder)]
             command += ["--workers", str(args.workers)]
+            command += ["--weights", args.weights] if args.weights else []
             m = json.loads(subprocess.check_output(command, text=True).splitlines()[-1])
             cores = args.workers * m["seconds"]
             print(

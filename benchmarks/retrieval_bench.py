@@ -47,7 +47,8 @@ def main() -> None:
     queries = noisy(rows[wanted], rng)
 
     lists = int(default_factory(len(rows)).split(",")[0].removeprefix("IVF"))
-    print(f"\n{len(rows)} descriptors of {rows.shape[1]}, {min(len(own), len(rows))} of them of photographs\n")
+    real = min(len(own), len(rows))
+    print(f"\n{len(rows)} descriptors of {rows.shape[1]}, {real} of them of photographs\n")
     print("| index | MB per million | train (s) | add (s) | ms per query of 1000 | found |")
     print("|---|---|---|---|---|---|")
     for factory in ("Flat", f"IVF{lists},SQ8", f"IVF{lists},PQ32"):

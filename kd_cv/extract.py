@@ -347,12 +347,12 @@ def ahead(batch: Batch, clock: Clock) -> Iterator[tuple[str, NDArray[np.uint8] |
                 return _reason(batch.root / name, error)
 
     with ThreadPoolExecutor(1) as reader:
-        following: Future[Any] = reader.submit(load, batch.names[0])
+        image = load(batch.names[0])
         for name, after in zip(batch.names, [*batch.names[1:], None], strict=True):
-            image = following.result()
-            if after is not None:
-                following = reader.submit(load, after)
+            following = reader.submit(load, after) if after is not None else None
             yield name, image
+            if following is not None:
+                image = following.result()
 
 
 def _reason(path: Path, error: Exception) -> str:

@@ -315,10 +315,10 @@ def test_killed_at_any_moment(tmp_path: Path) -> None:
     context.set_forkserver_preload(["kd_cv.extract", "kd_cv.fused", "h5py", "skimage.data"])
     rng = random.Random(0)
     left_behind = [0]
-    for _ in range(10):
+    for _ in range(7):
         process = context.Process(target=extract, args=(folder, output, SMALL))
         process.start()
-        enough = left_behind[-1] + rng.randint(1, 6)
+        enough = left_behind[-1] + rng.randint(1, 7)
         while process.is_alive() and whole_parts(output) < enough:
             time.sleep(0.002)
         time.sleep(rng.uniform(0.0, 0.02))
@@ -327,7 +327,7 @@ def test_killed_at_any_moment(tmp_path: Path) -> None:
         if output.exists():
             break
         left_behind.append(whole_parts(output))
-    assert left_behind == sorted(left_behind) and len(left_behind) > 5, left_behind
+    assert left_behind == sorted(left_behind) and len(left_behind) > 3, left_behind
     process = context.Process(target=extract, args=(folder, output, SMALL))
     process.start()
     while process.is_alive() and not (tmp_path / "f.h5.partial" / "whole.h5").exists():
