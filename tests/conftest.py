@@ -1,6 +1,10 @@
 """Photographs, keypoints and fitted matrices that the tests share."""
 
+import os
 import warnings
+
+# Before NumPy is loaded. The products here are small: BLAS threads would wait for each other.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import cv2
 import numpy as np

@@ -310,6 +310,7 @@ def test_colour_equals_its_gray(both, bgr):
 
 
 def test_strided_reversed_and_read_only_images(both, camera):
+    camera = camera[100:300, 150:350].copy()
     wide = np.repeat(camera, 2, axis=1)
     frozen = camera.copy()
     frozen.flags.writeable = False
