@@ -14,11 +14,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import cv2
-import numpy as np
 
 from kd_cv import extract as one_machine
 from kd_cv.datasets import Scene
-from kd_cv.engine import describe_frames
 from kd_cv.extract import (
     Batch,
     Collection,
@@ -31,6 +29,7 @@ from kd_cv.extract import (
     run_batch,
 )
 from kd_cv.feature2d import KDDescriptor
+from kd_cv.fit import scene_statistics
 from kd_cv.whitening import Statistics
 
 Result = TypeVar("Result")
@@ -102,14 +101,14 @@ def fit_statistics(
     kd      whose kernel, patch size, magnification and scales are used; its whitening is not
     client  of a Dask cluster, or None for this process
 
-    >>> Whitening.fit(fit_statistics(scenes), shrink_index=120)
+    >>> fit_whitening(fit_statistics(scenes, client=client), kd.spec, {"fitted on": "..."})
     """
     kd = KDDescriptor(whitening=None) if kd is None else kd
     results: Iterable[tuple[int, Statistics]]
     if client is None:
-        results = enumerate(scene_statistics(scene, kd) for scene in scenes)
+        results = enumerate(_statistics_of(scene, kd) for scene in scenes)
     else:
-        results = _map(client, scene_statistics, scenes, kd)
+        results = _map(client, _statistics_of, scenes, kd)
     total = Statistics(kd.spec.dim)
     # Rounding depends on the order of a sum: whatever comes first, merge in the order of scenes.
     waiting: dict[int, Statistics] = {}
@@ -122,30 +121,16 @@ def fit_statistics(
     return total
 
 
-def scene_statistics(scene: Scene | tuple[PathLike, PathLike], kd: KDDescriptor) -> Statistics:
-    """Statistics of one scene; frames that cannot be described are left out."""
+def _statistics_of(scene: Scene | tuple[PathLike, PathLike], kd: KDDescriptor) -> Statistics:
+    """Statistics of one scene."""
     if not isinstance(scene, Scene):
         scene = Scene.load(*scene)
-    settings = kd.settings
-    X = np.concatenate(
-        [
-            describe_frames(
-                view.load(),
-                view.frames,
-                kd.spec,
-                magnification=settings.magnification,
-                scales=settings.scales,
-            )
-            for view in scene.views
-        ]
-    )
-    described = np.any(X != 0, axis=1)
-    row_of = np.cumsum(described) - 1
-    pairs = scene.all_pairs()
-    pairs = row_of[pairs[described[pairs].all(axis=1)]]
+    own = kd.settings
     # The last bits of a matrix product depend on the number of BLAS threads.
     with _threadpoolctl().threadpool_limits(1):
-        return Statistics(kd.spec.dim).update(X[described], pairs)
+        return scene_statistics(
+            [scene], kd.spec, magnification=own.magnification, scales=own.scales
+        )
 
 
 def _run_batch(batch: Batch, extraction: Extraction) -> Report:
