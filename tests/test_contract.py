@@ -645,21 +645,28 @@ def nearest(d0, d1):
     return np.array([m.trainIdx for m in cv2.BFMatcher(cv2.NORM_L2).match(d0, d1)])
 
 
-@pytest.mark.parametrize("whitening", [None, "ws", "wus", "pcasqrt"])
-def test_bytes_rank_like_floats(photographs, similarity, fitted, whitening):
+@pytest.fixture(scope="module")
+def pairs(photographs, similarity):
+    """Photographs and their turned copies, each with its keypoints."""
     turned, _ = similarity
+    images = [photographs[n] for n in ("camera", "gravel", "astronaut", "grass", "rocket")]
+    pairs = [(image, turned(image, degrees=20, scale=0.8)[0]) for image in images]
+    detector = cv2.SIFT_create(500)
+    return [[(image, detector.detect(image, None)) for image in pair] for pair in pairs]
+
+
+@pytest.mark.parametrize("whitening", [None, "ws", "wus", "pcasqrt"])
+def test_bytes_rank_like_floats(pairs, fitted, whitening):
     floats, bytes_ = (
         KDDescriptor(whitening=whitening, weights=fitted, descriptor_type=t)
         for t in (cv2.CV_32F, cv2.CV_8U)
     )
     assert bytes_.descriptorType() == cv2.CV_8U and bytes_.defaultNorm() == cv2.NORM_L2
     assert bytes_.descriptorSize() == floats.descriptorSize()
-    detector, same = cv2.SIFT_create(500), []
-    for name in ("camera", "gravel", "astronaut", "grass", "rocket"):
-        pair = photographs[name], turned(photographs[name], degrees=20, scale=0.8)[0]
-        found = [detector.detect(image, None) for image in pair]
-        f0, f1 = (floats.compute(image, k)[1] for image, k in zip(pair, found, strict=True))
-        b0, b1 = (bytes_.compute(image, k)[1] for image, k in zip(pair, found, strict=True))
+    same = []
+    for pair in pairs:
+        f0, f1 = (floats.compute(*seen)[1] for seen in pair)
+        b0, b1 = (bytes_.compute(*seen)[1] for seen in pair)
         assert is_table(b0, len(f0), bytes_, np.uint8)
         same.append(nearest(f0, f1) == nearest(b0, b1))
     assert np.concatenate(same).mean() >= 0.98
