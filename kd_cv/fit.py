@@ -14,35 +14,24 @@ from numpy.typing import NDArray
 
 from kd_cv.datasets import Scene
 from kd_cv.engine import Array32, describe_frames
+from kd_cv.frames import Frames
 from kd_cv.spec import Spec
 from kd_cv.whitening import Statistics, Whitening
+
+Describe = Callable[[NDArray[np.uint8], Frames], Array32]
 
 #: Which eigenvalue of C_M the supervised whitening is shrunk by, about the middle of the spectrum.
 SHRINK_INDEX = {"concat": 120, "polar": 88, "cart": 32}
 
 
-def describe_scene(
-    scene: Scene, spec: Spec, *, magnification: float, scales: Sequence[float] = (1.0,)
-) -> tuple[Array32, NDArray[np.int64]]:
-    """Raw descriptors (N, D) of all views of a scene, and its matching pairs (M, 2) of their rows.
+def describe_scene(scene: Scene, describe: Describe) -> tuple[Array32, NDArray[np.int64]]:
+    """Descriptors (N, D) of all views of a scene, and its matching pairs (M, 2) of their rows.
 
     Frames that cannot be described are left out, and so are their pairs.
     """
-    X = np.concatenate(
-        [
-            np.empty((0, spec.dim), np.float32),
-            *(
-                describe_frames(
-                    view.load(),
-                    view.frames,
-                    spec,
-                    magnification=magnification,
-                    scales=tuple(scales),
-                )
-                for view in scene.views
-            ),
-        ]
-    )
+    if not scene.views:
+        raise ValueError(f"scene {scene.name!r} has no views")
+    X = np.concatenate([describe(view.load(), view.frames) for view in scene.views])
     described = np.asarray(X.any(axis=1))
     row = np.cumsum(described) - 1  # of each frame among the described ones
     pairs = scene.all_pairs()
@@ -61,13 +50,31 @@ def scene_statistics(
 
     One scene is in memory at a time. progress(scene) is called after each.
     """
-    statistics = Statistics(spec.dim)
+    describe = raw_descriptors(spec, magnification, scales)
+    return descriptor_statistics(scenes, describe, spec.dim, progress)
+
+
+def descriptor_statistics(
+    scenes: Iterable[Scene],
+    describe: Describe,
+    dim: int,
+    progress: Callable[[Scene], None] | None = None,
+) -> Statistics:
+    """Statistics of any descriptor: describe(gray, frames) gives its rows (N, dim)."""
+    statistics = Statistics(dim)
     for scene in scenes:
-        X, pairs = describe_scene(scene, spec, magnification=magnification, scales=scales)
-        statistics.update(X, pairs)
+        if scene.views:
+            statistics.update(*describe_scene(scene, describe))
         if progress:
             progress(scene)
     return statistics
+
+
+def raw_descriptors(spec: Spec, magnification: float, scales: Sequence[float] = (1.0,)) -> Describe:
+    """The raw descriptor of a spec as a function of an image and frames."""
+    return lambda gray, frames: describe_frames(
+        gray, frames, spec, magnification=magnification, scales=tuple(scales)
+    )
 
 
 def fit_whitening(
