@@ -1,0 +1,92 @@
+"""`kd-cv bench`: ratios measured side by side in one run.
+
+Each section is a function (material, config, say) that yields rows; it can run alone. One whose
+extra is not installed, or that this system cannot measure, is skipped with a note.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from kd_cv.bench import compute, fresh, rivals
+from kd_cv.bench.material import QUICK, Config, Material, load_material
+from kd_cv.bench.measure import CannotMeasure, Row
+from kd_cv.bench.report import Part, Report, Say, header
+from kd_cv.extract import cores
+
+__all__ = ["QUICK", "SECTIONS", "Config", "Report", "run"]
+
+
+@dataclass(frozen=True)
+class Section:
+    title: str
+    rows: Callable[[Material, Config, Say], Iterator[Row]]
+
+
+def _stages(material: Material, config: Config, say: Say) -> Iterator[Row]:
+    from kd_cv.bench import stages  # needs Numba
+
+    return stages.stages(material, config, say)
+
+
+SECTIONS = {
+    "sift": Section("cv2.SIFT.compute / KDDescriptor.compute", compute.sift),
+    "threads": Section("KDDescriptor.compute on 1 thread / on 2", compute.two_threads),
+    "growth": Section("cost by number of keypoints, against cv2.SIFT.compute", compute.growth),
+    "kornia": Section("Kornia's descriptors / describe", rivals.kornia),
+    "module": Section("Kornia's MKDDescriptor / KDModule, both raw", rivals.module),
+    "start": Section("first call and import, each in a new process", fresh.start),
+    "memory": Section("peak memory of KDDescriptor.compute", fresh.memory),
+    "module-memory": Section(
+        "peak memory, Kornia's MKDDescriptor / KDModule", rivals.module_memory
+    ),
+    "stages": Section(
+        "each stage for one keypoint on 1 thread / its floor: arithmetic at the rate of a product",
+        _stages,
+    ),
+}
+
+
+def run(
+    config: Config | None = None,
+    image: str | os.PathLike[str] | None = None,
+    only: Sequence[str] = (),
+    say: Say = lambda text: None,
+) -> Report:
+    """Measure the sections named in `only`, or all.
+
+    image: a photograph; the built-in one by default. say: is told what is being measured.
+    """
+    config = config or Config()
+    unknown = [name for name in only if name not in SECTIONS]
+    if unknown:
+        raise ValueError(f"unknown section {unknown[0]!r}: expected one of {', '.join(SECTIONS)}")
+    material = load_material(image)
+    material.keypoints(1)  # a picture without keypoints is refused before any work
+    head = header(material, cores(), config.rounds)
+    names = [name for name in SECTIONS if name in only or not only]
+    parts = []
+    for i, name in enumerate(names):
+        say_where = partial(_say, say, f"{name} ({i + 1} of {len(names)})")
+        parts.append(_part(name, material, config, say_where))
+    return Report(head, tuple(parts))
+
+
+def _say(say: Say, place: str, text: str) -> None:
+    say(f"{place}: {text}")
+
+
+def _part(name: str, material: Material, config: Config, say: Say) -> Part:
+    section = SECTIONS[name]
+    rows: list[Row] = []
+    skipped = failed = ""
+    say("begins")
+    try:
+        for row in section.rows(material, config, say):
+            rows.append(row)
+    except (ImportError, CannotMeasure) as error:
+        skipped = str(error)
+    except Exception as error:  # minutes of other measurements must not be lost
+        failed = f"{type(error).__name__}: {error}"
+    return Part(name, section.title, tuple(rows), skipped, failed)

@@ -1,0 +1,122 @@
+"""What is described: a photograph, its keypoints, and the settings of the descriptor."""
+
+import os
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from kd_cv.engine import DEFAULT_WEIGHTS, DEFAULT_WHITENING
+from kd_cv.feature2d import KDDescriptor, KeyPoints
+from kd_cv.frames import as_gray, from_keypoints
+from kd_cv.sampling import extract_patches
+from kd_cv.spec import Spec
+from kd_cv.weights import names as shipped_names
+from kd_cv.whitening import Whitening
+
+DIM = 128  # dimensions after whitening: as many as SIFT has
+PANEL = 512
+MOSAIC = "astronaut, grass, gravel and motorcycle of scikit-image side by side"
+
+
+@dataclass(frozen=True)
+class Config:
+    """How much is measured."""
+
+    rounds: int = 9  # turns of each rival
+    seconds: float = 1.0  # or more turns, if all those fit in this time
+    processes: int = 5  # new processes for the first call and the import
+    keypoints: tuple[int, ...] = (500, 4000, 20000)
+    patch_sizes: tuple[int, ...] = (32, 64)
+    growth: tuple[int, ...] = (250, 500, 1000, 2000, 4000, 8000, 16000)
+    stage_keypoints: int = 4000
+    batch: int = 1024  # patches described at once
+    memory_keypoints: int = 200_000
+
+
+QUICK = Config(rounds=3, seconds=0.2, processes=1)
+
+
+@dataclass(frozen=True, eq=False)
+class Material:
+    """A gray photograph (H, W) uint8 and what is needed of it."""
+
+    name: str
+    image: NDArray[np.uint8]
+
+    def keypoints(self, count: int) -> KeyPoints:
+        """The strongest SIFT keypoints, as the detector orders them; fewer if there are fewer."""
+        return _detected(self, count)
+
+    def patches(self, count: int, patch_size: int) -> NDArray[np.float32]:
+        """(count, P, P) patches at its keypoints, repeated if there are too few."""
+        frames = from_keypoints(self.keypoints(count))
+        patches = extract_patches(self.image, frames, patch_size)
+        return np.ascontiguousarray(np.resize(patches, (count, patch_size, patch_size)))
+
+    @cached_property
+    def whitening(self) -> dict[str, Any]:
+        """Arguments of `KDDescriptor` for 128 dimensions: the shipped matrices, if there are any.
+
+        Else matrices without meaning: only the time counts.
+        """
+        if DEFAULT_WEIGHTS in shipped_names():
+            return {"whitening": DEFAULT_WHITENING or "ws", "weights": DEFAULT_WEIGHTS}
+        D = Spec().dim
+        U, _ = np.linalg.qr(np.random.default_rng(0).normal(size=(D, DIM)))
+        stand_in = Whitening(np.zeros(D, np.float32), U.astype(np.float32), np.ones(D))
+        return {"whitening": "w", "weights": stand_in}
+
+    def descriptor(self, patch_size: int, scales: int = 1) -> KDDescriptor:
+        """The whitened descriptor of 128 dimensions."""
+        return KDDescriptor(patch_size, dim=DIM, scales=scales, **self.whitening)
+
+    def save(self, folder: Path, count: int) -> dict[str, Any]:
+        """Image and frames as material.npz; the whitening as other processes can be told it."""
+        frames = from_keypoints(self.keypoints(count))
+        np.savez(folder / "material.npz", image=self.image, frames=frames)
+        weights = self.whitening["weights"]
+        if isinstance(weights, Whitening):
+            weights.save(folder / "weights.npz", "concat", Spec().patch_size)
+            weights = str(folder / "weights.npz")
+        return {**self.whitening, "weights": weights, "dim": DIM}
+
+
+@lru_cache(maxsize=16)
+def _detected(material: Material, count: int) -> KeyPoints:
+    # Faint keypoints and edges too: a photograph of a million pixels then has 20,000.
+    sift = cv2.SIFT_create(count, contrastThreshold=0.0, edgeThreshold=20)
+    # The detector may keep one more, where two are equally strong.
+    keypoints = tuple(sift.detect(material.image, None)[:count])
+    if not keypoints:
+        raise ValueError(f"SIFT finds no keypoint in {material.name}")
+    return keypoints
+
+
+def load_material(path: str | os.PathLike[str] | None = None) -> Material:
+    """A photograph from a file, or four of scikit-image's as one of 1024 x 1024."""
+    if path is not None:
+        from kd_cv.datasets import read_gray
+
+        return Material(Path(path).name, read_gray(path))
+    try:
+        from skimage import data
+    except ImportError as error:
+        raise ImportError(
+            "the built-in photograph comes with scikit-image: pip install 'kd-cv[cli]', "
+            "or give one with --image"
+        ) from error
+    photographs = [data.astronaut(), data.grass(), data.gravel(), data.stereo_motorcycle()[0]]
+    a, b, c, d = (_panel(photograph) for photograph in photographs)
+    return Material(MOSAIC, np.block([[a, b], [c, d]]))
+
+
+def _panel(photograph: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """The left square of an RGB or gray photograph, as (PANEL, PANEL) gray."""
+    gray = as_gray(photograph[..., ::-1] if photograph.ndim == 3 else photograph)
+    side = min(gray.shape)
+    return np.asarray(cv2.resize(gray[:side, :side], (PANEL, PANEL)), dtype=np.uint8)

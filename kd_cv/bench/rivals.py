@@ -1,0 +1,165 @@
+"""Sections on batches of patches, against Kornia's descriptors on the CPU."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+from kd_cv.bench.fresh import check_proc, in_new_process
+from kd_cv.bench.material import DIM, Config, Material
+from kd_cv.bench.measure import Row, Spread, Target, Work, ratio_row, take_turns, threads
+from kd_cv.bench.report import Say
+from kd_cv.engine import describe
+from kd_cv.extract import cores
+
+#: Patch size to how many times faster than Kornia's MKD.
+DESCRIBE_TARGETS = {32: 10.0, 64: 30.0}
+FORWARD_TARGETS = {32: 8.0, 64: 20.0}
+PLAIN_TARGET = 3.0  # with gradients, or by plain torch operations; in time and in memory
+
+
+def kornia(material: Material, config: Config, say: Say) -> Iterator[Row]:
+    """`describe` against modules of Kornia: raw against MKD, else whitened."""
+    torch, feature = _torch()
+    for P in config.patch_sizes:
+        patches = material.patches(config.batch, P)
+        tensor = torch.from_numpy(patches)[:, None]
+        rivals: dict[str, Any] = {
+            "MKDDescriptor(whitening=None)": kornia_mkd(P),
+            "SIFTDescriptor": feature.SIFTDescriptor(P),
+        }
+        if P == 32:  # the only size it takes
+            rivals["HardNet, random weights"] = feature.HardNet(pretrained=False)
+        for name, module in rivals.items():
+            say(f"{name}, P = {P}")
+            raw = name.startswith("MKD")
+            options = {"whitening": None} if raw else {**material.whitening, "dim": DIM}
+            with _all_cores(torch), torch.inference_mode():
+                times = take_turns(
+                    {
+                        "rival": _forward(module.eval(), tensor),
+                        "ours": partial(describe, patches, **options),
+                    },
+                    config.rounds,
+                    config.seconds,
+                )
+            yield ratio_row(
+                f"{name} / describe, {config.batch:,} patches, P = {P}",
+                times["rival"],
+                times["ours"],
+                target=Target(DESCRIBE_TARGETS[P]) if raw and P in DESCRIBE_TARGETS else None,
+                note="raw" if raw else f"whitened to {DIM}",
+            )
+
+
+def module(material: Material, config: Config, say: Say) -> Iterator[Row]:
+    """`KDModule(whitening=None)` against `MKDDescriptor(whitening=None)`."""
+    torch, _ = _torch()
+    from kd_cv.module import KDModule
+
+    for P in config.patch_sizes:
+        tensor = torch.from_numpy(material.patches(config.batch, P))[:, None]
+        ways: list[tuple[str, Any, Callable[..., Work], float | None]] = [
+            ("forward", KDModule(P, whitening=None), _forward, FORWARD_TARGETS.get(P)),
+            ("forward, plain torch", plain_module(P), _forward, PLAIN_TARGET),
+            ("forward and backward", KDModule(P, whitening=None), _backward, PLAIN_TARGET),
+        ]
+        for way, ours, work, target in ways:
+            say(f"{way}, P = {P}")
+            pair = {"rival": work(kornia_mkd(P), tensor), "ours": work(ours, tensor)}
+            with _all_cores(torch):
+                times = take_turns(pair, config.rounds)
+            yield ratio_row(
+                f"{way}, {config.batch:,} patches, P = {P}",
+                times["rival"],
+                times["ours"],
+                target=None if target is None else Target(target),
+            )
+
+
+def module_memory(material: Material, config: Config, say: Say) -> Iterator[Row]:
+    """Peak memory of the same modules by plain torch operations, in new processes."""
+    check_proc()
+    _torch()
+    for P in config.patch_sizes:
+        for gradients in (False, True):
+            way = "forward and backward" if gradients else "forward, plain torch"
+            say(f"{way}, P = {P}")
+            rival, ours = (
+                in_new_process(
+                    "module_memory",
+                    rival=is_rival,
+                    gradients=gradients,
+                    patch_size=P,
+                    batch=config.batch,
+                )["peak"]
+                for is_rival in (True, False)
+            )
+            yield Row(
+                f"{way}, {config.batch:,} patches, P = {P}",
+                Spread.of([rival / ours]),
+                against=Spread.of([rival]),
+                ours=Spread.of([ours]),
+                target=Target(PLAIN_TARGET),
+                of_bytes=True,
+            )
+
+
+def kornia_mkd(patch_size: int) -> Any:
+    """Kornia's raw kernel descriptor."""
+    _, feature = _torch()
+    return feature.MKDDescriptor(patch_size, "concat", whitening=None)
+
+
+def plain_module(patch_size: int) -> Any:
+    """A `KDModule` that takes the way of a GPU: plain torch operations, nothing compiled."""
+    from kd_cv.module import KDModule
+
+    class PlainModule(KDModule):
+        def _fusable(self, patches: Any) -> bool:
+            return False
+
+    return PlainModule(patch_size, whitening=None)
+
+
+def _torch() -> tuple[Any, Any]:
+    """torch and kornia.feature."""
+    try:
+        import kornia.feature
+        import torch
+    except ImportError as error:
+        raise ImportError(f"{error}: pip install 'kd-cv[torch]'") from error
+    return torch, kornia.feature
+
+
+@contextmanager
+def _all_cores(torch: Any) -> Iterator[None]:
+    """All cores for torch, OpenCV and kd_cv."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(cores())
+    try:
+        with threads(cores()):
+            yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _forward(module: Any, patches: Any) -> Work:
+    import torch
+
+    def run() -> None:
+        with torch.inference_mode():
+            module(patches)
+
+    return run
+
+
+def _backward(module: Any, patches: Any) -> Work:
+    import torch
+
+    def run() -> None:
+        leaf = patches.detach().requires_grad_()
+        with torch.enable_grad():
+            module(leaf).square().sum().backward()
+
+    return run

@@ -1,0 +1,186 @@
+"""Which share each stage of the fused path takes, and how far it is from its floor.
+
+The pipeline is run up to each stage in turn; what a stage costs is the difference, with its
+inputs in the cache just as they are in the real run. Its floor is its count of arithmetic
+operations at the rate of a large matrix product, measured on one core.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from kd_cv import fused
+from kd_cv.bench.fresh import in_new_process
+from kd_cv.bench.material import DIM, Config, Material
+from kd_cv.bench.measure import Row, Spread, Times, Work, take_turns, threads
+from kd_cv.bench.report import Say
+from kd_cv.engine import Projection, _fused_constants
+from kd_cv.feature2d import copy_keypoints
+from kd_cv.frames import from_keypoints
+from kd_cv.sampling import pyramid_for, sampling_steps
+from kd_cv.spec import PLANES, Spec
+
+STAGES = ("sample", "smooth", "gradients", "planes", "fold", "product", "recombine", "finish")
+LANES = fused.LANES
+ONE_THREAD = dict.fromkeys(
+    ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"), "1"
+)
+
+
+# Not cached: the cache would not notice a change of `fused`.
+@njit(nogil=True, error_model="numpy")
+def describe_until(  # type: ignore[no-untyped-def]
+    until, finest, coarser, levels, steps, gain, P, taps, Phi, first, source, weight, part_ends,
+    mu, A, power, out,
+):  # fmt: skip
+    """`fused.describe_frames` of one scale, up to and with the stage STAGES[until]."""
+    D, N = source.shape[0], out.shape[0]
+    middle, smooth, gradient, folded = fused._scratch(P)
+    patch = np.empty((P, P), dtype=np.float32)
+    at = np.empty(P, dtype=np.uint32)
+    fraction = np.empty((2, P), dtype=np.float32)
+    corners = np.empty((4, P), dtype=finest.dtype)
+    sums = np.zeros((PLANES * Phi.shape[0], LANES), dtype=np.float32)
+    V = np.empty((D, LANES), dtype=np.float32)
+    unscaled = np.empty((D, LANES), dtype=np.float32)
+    rows = np.empty((LANES, D), dtype=np.float32)
+    for start in range(0, N, LANES):
+        count = min(LANES, N - start)
+        V[:] = fused._zero
+        for lane in range(count):
+            level, cx, cy, ax, ay = steps[start + lane, 0]
+            index = int(level)
+            if index < 0:
+                sums[:, lane] = fused._zero
+                continue
+            offset, height, width = levels[index]
+            pixels = finest if index == 0 else coarser[offset : offset + height * width]
+            fused._sample(pixels, width, height, cx, cy, ax, ay, patch, at, fraction, corners)
+            if until < 1:
+                continue
+            square = fused._zero
+            for i in range(P):
+                for j in range(P):
+                    square += patch[i, j] * patch[i, j]
+            fused._smooth(patch, taps, gain, middle, smooth)
+            if until < 2:
+                continue
+            fused._gradients(smooth, gradient)
+            if until < 3:
+                continue
+            total = fused._planes(gradient, folded.reshape(PLANES, gradient.shape[1]))
+            if until < 4:
+                continue
+            if total <= fused._flat * (square * gain * gain + np.float32(P * P)):
+                sums[:, lane] = fused._zero
+                continue
+            fused._fold(folded, P)
+            if until < 5:
+                continue
+            fused._product(folded, Phi, first, sums, lane)
+        if until < 6:
+            continue
+        fused._recombine(sums, source, weight, part_ends, V, unscaled)
+        if until < 7:
+            continue
+        fused._finish(V, rows, mu, A, power, out, start, count)
+
+
+def operations(spec: Spec, dim: int) -> dict[str, int]:
+    """Arithmetic operations of each stage for one patch; a root or a division counts as one."""
+    pixels, D = spec.patch_size**2, spec.dim
+    functions = spec.constants.Phi.shape[1]
+    nonzeros = int(np.count_nonzero(spec.constants.T))
+    return {
+        # positions 4, limits 4, fractions 2, three linear interpolations of 3
+        "sample": 19 * pixels,
+        # twice 3 products and 4 sums; the sum of squares
+        "smooth": 16 * pixels,
+        "gradients": 2 * pixels,
+        # squared norm and its sum 4, roots and division 4, cosines and sines 13, weights 6
+        "planes": 27 * pixels,
+        # eight sums for four pixels of each plane
+        "fold": 2 * PLANES * pixels,
+        # each function meets a quarter of the pixels
+        "product": 2 * PLANES * functions * pixels // 4,
+        # the sum of squares, the scale, and adding up scales: 4 for each dimension
+        "recombine": 2 * nonzeros + 4 * D,
+        # two norms, the mean, the projection
+        "finish": 4 * D + 2 * D * dim + 3 * dim,
+    }
+
+
+def stages(material: Material, config: Config, say: Say) -> Iterator[Row]:
+    """Rows of both patch sizes; the first says what the floor is measured by."""
+    say("rate of a matrix product")
+    rate = in_new_process("matrix_rate", ONE_THREAD, side=1024, rounds=10 + config.rounds)["rate"]
+    yield Row("float32 matrix product, 1 thread", Spread.of([rate / 1e9]), "GFLOP/s")
+    for P in config.patch_sizes:
+        say(f"P = {P}")
+        yield from _stage_rows(material, config, P, rate)
+
+
+def _stage_rows(material: Material, config: Config, P: int, rate: float) -> Iterator[Row]:
+    kd = material.descriptor(P)
+    spec = kd.spec
+    keypoints = material.keypoints(config.stage_keypoints)
+    frames = from_keypoints(keypoints)
+    run, steps = truncated(material.image, frames, spec, kd.projection)
+    works: dict[str, Work] = {
+        "keypoints": lambda: from_keypoints(copy_keypoints(keypoints)),
+        "steps": lambda: sampling_steps(frames, material.image.shape, P, 12.0),
+        "pyramid": lambda: pyramid_for(material.image, steps),
+        **{stage: partial(run, until) for until, stage in enumerate(STAGES)},
+        "compute": lambda: kd.compute(material.image, keypoints),
+    }
+    with threads(1):
+        # Processor time: other processes on the machine do not count.
+        times = take_turns(works, 3 * config.rounds, clock=time.thread_time)
+    for stage, before in reversed(list(zip(STAGES[1:], STAGES, strict=False))):
+        times[stage] = times[stage] - times[before]
+    counted = operations(spec, DIM)
+    whole = times["compute"]
+    for stage in (*STAGES, "keypoints", "steps", "pyramid"):
+        share = f"{np.median(times[stage] / whole):.0%} of compute"
+        each = times[stage] / len(keypoints)
+        if stage in counted:
+            yield floor_row(f"P = {P}: {stage}", each, counted[stage], rate, share)
+        else:
+            label = {"keypoints": "keypoints to frames", "steps": "frames to steps"}.get(stage)
+            micro = Spread.of(1e6 * each)
+            yield Row(f"P = {P}: {label or stage}", micro, "us", ours=Spread.of(each), note=share)
+    total = sum(counted.values())
+    yield floor_row(f"P = {P}: compute", whole / len(keypoints), total, rate, "")
+
+
+def floor_row(name: str, each: Times, count: int, rate: float, note: str) -> Row:
+    """Seconds of one keypoint against its operations at the measured rate."""
+    floor = count / rate
+    note = f"{note}, {count:,} operations".removeprefix(", ")
+    return Row(name, Spread.of(each / floor), "x", Spread.of([floor]), Spread.of(each), note=note)
+
+
+def truncated(
+    image: NDArray[Any], frames: NDArray[np.float64], spec: Spec, projection: Projection | None
+) -> tuple[Callable[[int], NDArray[np.float32]], NDArray[np.float64]]:
+    """A function that describes frames of an image up to a stage, and the sampling steps."""
+    steps = sampling_steps(frames, image.shape, spec.patch_size, 12.0)
+    pyramid = pyramid_for(image, steps)
+    constants = _fused_constants(fused, spec, projection)
+    out = np.zeros((len(frames), projection.dim if projection else spec.dim), np.float32)
+
+    describe: Any = describe_until  # Numba's type of it knows no arguments
+
+    def run(until: int) -> NDArray[np.float32]:
+        describe(
+            until, pyramid.finest, pyramid.coarser, pyramid.levels, steps, pyramid.gain,
+            spec.patch_size, *constants, out,
+        )  # fmt: skip
+        return out
+
+    return run, steps
