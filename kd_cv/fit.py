@@ -1,22 +1,33 @@
 """From scenes to fitted matrices: describe, accumulate, whiten.
 
 `scene_statistics` is the one way from scenes (views, frames, point ids) to the statistics that a
-whitening is fitted from.
+whitening is fitted from; `fit_photos` is the way from a folder of photographs to matrices.
+
+>>> save("mine.npz", fit_photos("photographs"))
+>>> KDDescriptor(weights="mine.npz", whitening="ws")
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import hashlib
+import os
+import shutil
+import tempfile
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Literal
 
+import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from kd_cv.datasets import Scene
+from kd_cv.builders import detect, sfm_scene, warp_scene
+from kd_cv.datasets import Scene, View, list_photos, read_gray
 from kd_cv.engine import Array32, describe_frames
 from kd_cv.frames import Frames
-from kd_cv.spec import Spec
-from kd_cv.whitening import Statistics, Whitening
+from kd_cv.spec import KERNELS, Spec
+from kd_cv.whitening import Key, Statistics, Whitening
 
 Describe = Callable[[NDArray[np.uint8], Frames], Array32]
 
@@ -96,3 +107,174 @@ def fit_whitening(
     return Whitening.fit(
         statistics, max_dim=max_dim, shrink_index=shrink_index, provenance=provenance
     )
+
+
+# --------------------------------------------------------------------------------------------------
+# A folder of photographs
+
+
+PairSource = Literal["none", "warp", "sfm"]
+HELD_OUT = 5  # every fifth photograph is kept from the fit, to test on
+MAX_SIZE = 1280  # longer side of the photographs, in pixels; larger ones are reduced
+
+
+def split_photos(paths: Sequence[Path]) -> tuple[list[Path], list[Path]]:
+    """Photographs to fit on and to test on: every fifth, of two to four the last, of one none."""
+    held_out = list(paths[HELD_OUT - 1 :: HELD_OUT]) or list(paths[1:][-1:])
+    return [path for path in paths if path not in held_out], held_out
+
+
+def read_reduced(path: Path, max_size: int = MAX_SIZE) -> NDArray[np.uint8] | None:
+    """A photograph in gray, its longer side at most max_size; None, with a warning, if it cannot be
+    read."""
+    try:
+        gray = read_gray(path)
+    except (ValueError, OSError) as error:
+        warnings.warn(f"photograph skipped: {error}", stacklevel=2)
+        return None
+    scale = max_size / max(gray.shape)
+    if scale < 1:
+        size = [max(1, round(scale * side)) for side in gray.shape[::-1]]
+        gray = np.asarray(cv2.resize(gray, size, interpolation=cv2.INTER_AREA), np.uint8)
+    return gray
+
+
+def photo_scenes(
+    paths: Sequence[Path],
+    pairs: PairSource = "warp",
+    *,
+    views: int = 4,
+    max_keypoints: int = 1000,
+    workspace: str | os.PathLike[str] | None = None,
+    seed: int = 0,
+) -> Iterator[Scene]:
+    """Scenes of photographs, one by one.
+
+    pairs  "none": each photograph alone, without matching pairs; "warp": each with views - 1
+           random warps of itself; "sfm": all of a folder by structure from motion
+    workspace  a folder in which "sfm" keeps its work, so that an interrupted run goes on
+    """
+    if pairs not in ("none", "warp", "sfm"):
+        raise ValueError(f"pairs must be 'none', 'warp' or 'sfm', got {pairs!r}")
+    if pairs == "sfm":
+        yield from _sfm_scenes(paths, workspace, max_keypoints, seed)
+        return
+    for number, path in enumerate(paths):
+        gray = read_reduced(path)
+        if gray is None:
+            continue
+        if pairs == "none":
+            frames = detect(gray, max_keypoints=max_keypoints)
+            yield Scene(path.name, (View(gray, frames, np.arange(len(frames))),))
+        else:
+            yield warp_scene(
+                gray, views, seed + number, name=path.name, max_keypoints=max_keypoints
+            )
+
+
+def _sfm_scenes(
+    paths: Sequence[Path],
+    workspace: str | os.PathLike[str] | None,
+    max_keypoints: int,
+    seed: int,
+) -> Iterator[Scene]:
+    """One scene for each folder that the photographs are in."""
+    failure: ValueError | None = None
+    found = 0
+    with tempfile.TemporaryDirectory() as temporary:
+        home = Path(temporary if workspace is None else workspace)
+        for folder in sorted({path.parent for path in paths}):
+            name = hashlib.blake2b(str(folder.resolve()).encode(), digest_size=8).hexdigest()
+            # The held-out photographs are in the same folder: show the reconstruction only ours.
+            shown = home / name / "photographs" / (folder.resolve().name or "scene")
+            shutil.rmtree(shown, ignore_errors=True)
+            shown.mkdir(parents=True)
+            for path in paths:
+                if path.parent == folder:
+                    shutil.copyfile(path, shown / path.name)
+            try:
+                scene = sfm_scene(shown, home / name, max_keypoints=max_keypoints, seed=seed)
+            except ValueError as error:
+                warnings.warn(f"folder skipped: {error}", stacklevel=2)
+                failure = error
+                continue
+            found += 1
+            yield scene
+    if failure and not found:
+        raise failure
+
+
+def fit_photos(
+    photos: str | os.PathLike[str] | Sequence[Path],
+    pairs: PairSource = "warp",
+    *,
+    kernels: Sequence[str] = KERNELS,
+    patch_sizes: Sequence[int] = (32,),
+    magnification: float = 12.0,
+    scales: Sequence[float] = (1.0,),
+    views: int = 4,
+    max_keypoints: int = 1000,
+    workspace: str | os.PathLike[str] | None = None,
+    seed: int = 0,
+    progress: Callable[[Scene], None] | None = None,
+) -> dict[Key, Whitening]:
+    """Fit matrices on photographs, of a folder or as listed, for every kernel and patch size.
+
+    Memory does not grow with their number. pairs, views, max_keypoints, workspace: see
+    `photo_scenes`; without pairs there is no W_S. One that cannot be read is skipped with a
+    warning. progress(scene) is called after each scene.
+    """
+    paths = list_photos(photos) if isinstance(photos, (str, os.PathLike)) else list(photos)
+    if not paths:
+        raise ValueError("there are no photographs to fit on")
+    specs = [Spec(size, kernel) for size in patch_sizes for kernel in kernels]
+    statistics = {spec: Statistics(spec.dim) for spec in specs}
+    scenes = 0
+    for scene in photo_scenes(
+        paths, pairs, views=views, max_keypoints=max_keypoints, workspace=workspace, seed=seed
+    ):
+        scenes += 1
+        for size in patch_sizes if scene.views else ():
+            # The parts of the concatenation are the other two descriptors.
+            concat = Spec(size, "concat")
+            X, matching = describe_scene(scene, raw_descriptors(concat, magnification, scales))
+            for kernel in kernels:
+                statistics[Spec(size, kernel)].update(part(X, concat, kernel), matching)
+        if progress:
+            progress(scene)
+    if not scenes:
+        raise ValueError(f"none of the {len(paths)} photographs can be read")
+    provenance = {
+        "fitted_on": f"{len(paths) if pairs == 'sfm' else scenes} photographs",
+        "pairs_by": pairs,
+        "scenes": scenes,
+        "magnification": magnification,
+        "scales": list(scales),
+    }
+    for spec, own in statistics.items():
+        _check_enough(own, spec, pairs)
+    return {
+        (spec.kernel, spec.patch_size): fit_whitening(own, spec, provenance)
+        for spec, own in statistics.items()
+    }
+
+
+def part(X: Array32, concat: Spec, kernel: str) -> Array32:
+    """Raw descriptors (N, D) of a kernel, out of those of the concatenation (N, 238)."""
+    if kernel == "concat":
+        return X
+    own = X[:, concat.parts[("polar", "cart").index(kernel)]]
+    return own / np.maximum(np.linalg.norm(own, axis=1, keepdims=True), 1e-12)
+
+
+def _check_enough(statistics: Statistics, spec: Spec, pairs: PairSource) -> None:
+    if statistics.count <= spec.dim:
+        raise ValueError(
+            f"the photographs have {statistics.count} keypoints that can be described; more than "
+            f"{spec.dim} are needed: give more or larger photographs"
+        )
+    if pairs != "none" and statistics.pair_count <= spec.dim:
+        raise ValueError(
+            f"the photographs give {statistics.pair_count} matching pairs, more than {spec.dim} "
+            "are needed: give more photographs, or fit without pairs"
+        )

@@ -7,6 +7,8 @@ from typing import Annotated, Any, get_args
 
 import typer
 
+from kd_cv.cli.evaluate import app as evaluate
+
 app = typer.Typer(
     name="kd-cv",
     help="Kernel local descriptors: match photographs, and see why they match.",
@@ -15,6 +17,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
+app.add_typer(evaluate, name="eval")
 #: What typer raises for a command line that it cannot read.
 usage_error: Any = typer.BadParameter.__base__
 
@@ -360,6 +363,49 @@ def bench(
         report = run(QUICK if quick else Config(), image, only or (), status.update)
     print(json.dumps(report.as_dict()) if as_json else report)
     raise typer.Exit(1 if report.failed else 0)
+
+
+@app.command()
+def fit(
+    photos: Annotated[Path, typer.Argument(help="A folder of photographs.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="The file of matrices, .npz.")],
+    pairs: Annotated[
+        str, typer.Option(help="Matching pairs by: warp, sfm (photographs of a place), none.")
+    ] = "warp",
+    patch_size: Annotated[
+        list[int] | None, typer.Option(help="Samples per side, 32 by default; may be repeated.")
+    ] = None,
+    magnification: Annotated[float, typer.Option(help="Side of a patch in keypoint sizes.")] = 12.0,
+    views: Annotated[int, typer.Option(help="Of each photograph, with its warps.")] = 4,
+    max_keypoints: Annotated[int, typer.Option(help="The strongest of each view.")] = 1000,
+    workspace: Annotated[
+        Path | None, typer.Option(help="Folder in which sfm keeps its work, to go on later.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Fit whitening matrices on your own photographs, and test them on held-out ones.
+
+    Every fifth photograph is kept from the fit. Without pairs there are W_UA and W_US,
+    with them W_S too.
+
+    [bold]Examples[/bold]
+
+        kd-cv fit photographs -o mine.npz
+
+        kd-cv fit photographs -o mine.npz --pairs none --patch-size 32 --patch-size 64
+
+        kd-cv match left.jpg right.jpg --weights mine.npz -o matches.png
+    """
+    from kd_cv.cli.fit import fit_command
+
+    if pairs not in ("none", "warp", "sfm"):
+        raise ValueError(f"--pairs must be none, warp or sfm, got {pairs!r}")
+    raise typer.Exit(
+        fit_command(
+            photos, output, pairs, patch_size or [32], magnification, views,  # type: ignore[arg-type]
+            max_keypoints, workspace, as_json,
+        )
+    )  # fmt: skip
 
 
 @app.command()

@@ -1,0 +1,120 @@
+"""`kd-cv fit`: matrices from a folder of photographs, and what they are worth on held-out ones."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from kd_cv import weights as shipped
+from kd_cv.candidates import KD
+from kd_cv.cli.outputs import check_writable
+from kd_cv.cli.tables import plain_warnings, print_table, telling
+from kd_cv.datasets import Scene, list_photos
+from kd_cv.engine import DEFAULT_WEIGHTS
+from kd_cv.evaluate import Gray, Score, image_matching, warped_images
+from kd_cv.feature2d import KDDescriptor
+from kd_cv.fit import PairSource, fit_photos, read_reduced, split_photos
+from kd_cv.whitening import save
+
+MAX_HELD_OUT = 10  # photographs of the table
+TEST_VIEWS = 4  # of each, itself among them
+
+
+def fit_command(
+    photos: Path,
+    output: Path,
+    pairs: PairSource,
+    patch_sizes: Sequence[int],
+    magnification: float,
+    views: int,
+    max_keypoints: int,
+    workspace: Path | None,
+    as_json: bool,
+) -> int:
+    """Run `kd-cv fit`; the exit code."""
+    if output.suffix != ".npz":
+        raise ValueError(f"{output}: the name of the file of matrices must end in .npz")
+    check_writable(output)
+    training, held_out = split_photos(list_photos(photos))
+    with plain_warnings(), telling("Fitting", as_json) as tell:
+
+        def done(scene: Scene) -> None:
+            tell(scene.name)
+
+        entries = fit_photos(
+            training, pairs, patch_sizes=patch_sizes, magnification=magnification, views=views,
+            max_keypoints=max_keypoints, workspace=workspace, progress=done,
+        )  # fmt: skip
+        save(output, entries)
+    with plain_warnings(), telling("Testing", as_json) as tell:
+        candidates = before_and_after(output, pairs, patch_sizes[0], magnification)
+        sets = warped_images(_readable(held_out[:MAX_HELD_OUT]), TEST_VIEWS, seed=1)
+        scores = image_matching(sets, candidates, progress=tell) if held_out else []
+    fitted = entries["concat", patch_sizes[0]]
+    if as_json:
+        print(json.dumps(summary(output, fitted.provenance, scores, len(held_out))))
+        return 0
+    _print(scores, min(len(held_out), MAX_HELD_OUT))
+    counts = f"{fitted.provenance['patches']:,} descriptors, {fitted.provenance['pairs']:,} pairs"
+    print(f"fitted on {counts} of {fitted.provenance['fitted_on']}")
+    print(f"matrices: {output.resolve()}")
+    print(f'use them: KDDescriptor(weights="{output}", whitening="{candidates[-1].variant}")')
+    return 0
+
+
+class Labelled(KD):
+    """KD with a name of its own in the table."""
+
+    @property
+    def name(self) -> str:
+        return self.label
+
+    @property
+    def variant(self) -> str | None:
+        return self.kd.settings.whitening
+
+
+def before_and_after(
+    output: Path, pairs: PairSource, patch_size: int, magnification: float
+) -> list[Labelled]:
+    """The raw descriptor, the shipped default where there is one, and the fitted one, last."""
+    settings: dict[str, Any] = {"patch_size": patch_size, "magnification": magnification}
+    found = [Labelled(KDDescriptor(whitening=None, **settings), "raw")]
+    if DEFAULT_WEIGHTS in shipped.names():
+        kd = KDDescriptor(whitening="ws", weights=DEFAULT_WEIGHTS, **settings)
+        found.append(Labelled(kd, f"shipped ws ({DEFAULT_WEIGHTS})"))
+    for variant in ("wua", "wus") if pairs == "none" else ("wus", "ws"):
+        kd = KDDescriptor(whitening=variant, weights=output, **settings)
+        found.append(Labelled(kd, f"mine {variant}"))
+    return found
+
+
+def summary(
+    output: Path, provenance: Any, scores: Sequence[Score], held_out: int
+) -> dict[str, Any]:
+    """What --json prints."""
+    return {
+        "output": str(output.resolve()),
+        "provenance": dict(provenance),
+        "held_out": held_out,
+        "scores": [asdict(score) for score in scores],
+    }
+
+
+def _readable(paths: Sequence[Path]) -> Iterator[tuple[str, Gray]]:
+    for path in paths:
+        gray = read_reduced(path)
+        if gray is not None:
+            yield path.name, gray
+
+
+def _print(scores: Sequence[Score], held_out: int) -> None:
+    if not scores:
+        print("one photograph: none is left to test on")
+        return
+    rows = [
+        [s.name, *(f"{s.values[key]:.1f}" for key in ("ap", "precision", "auc5"))] for s in scores
+    ]
+    note = f"in %; held out: {held_out}, each matched to {TEST_VIEWS - 1} random warps of itself\n"
+    print_table(["held out", "AP", "precision", "AUC 5 px"], rows, note)

@@ -1,0 +1,50 @@
+"""Tables, progress and warnings of the commands that take a while."""
+
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+
+def print_table(titles: Sequence[str], rows: Sequence[Sequence[str]], note: str = "") -> None:
+    """The first column to the left, the others to the right, a note below."""
+    console = Console(highlight=False, markup=False)
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for number, title in enumerate(titles):
+        table.add_column(title, justify="left" if number == 0 else "right")
+    for row in rows:
+        table.add_row(*row)
+    console.print(table)
+    if note:
+        console.print(note, style="dim")
+
+
+@contextmanager
+def telling(what: str, quiet: bool) -> Iterator[Callable[[str], None]]:
+    """A line on stderr that says what is under way; the function in it tells what was done."""
+    with Console(stderr=True, quiet=quiet).status(f"{what} ...") as status:
+        done = 0
+
+        def tell(name: str) -> None:
+            nonlocal done
+            done += 1
+            status.update(f"{what} ... {done} done, {name} last")
+
+        yield tell
+
+
+@contextmanager
+def plain_warnings() -> Iterator[None]:
+    """Warnings as single lines for people, each once."""
+
+    def show(message: Any, *_: Any, **__: Any) -> None:
+        print(f"kd-cv: warning: {' '.join(str(message).split())[:500]}", file=sys.stderr)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        warnings.showwarning = show
+        yield
