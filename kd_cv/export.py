@@ -165,6 +165,9 @@ def export_onnx(
 
 
 def _image_example(height: int, width: int, count: int) -> tuple[Tensor, Tensor]:
-    """A random image and random frames in it."""
-    frames = torch.rand(count, 4) * torch.tensor([width, height, 20.0, 360.0])
-    return torch.rand(1, 1, height, width), frames + torch.tensor([0.0, 0.0, 1.0, 0.0])
+    """A cloudy image and random frames in it."""
+    generator = torch.Generator().manual_seed(0)
+    coarse = torch.rand(1, 1, height // 8, width // 8, generator=generator)
+    image = nn.functional.interpolate(coarse, (height, width), mode="bicubic")
+    frames = torch.rand(count, 4, generator=generator)
+    return image, frames * torch.tensor([width, height, 20.0, 360.0]) + torch.tensor([0, 0, 1, 0])

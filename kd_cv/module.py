@@ -151,12 +151,9 @@ class KDModule(nn.Module):
         return rows[0] if len(rows) == 1 else torch.cat(rows)
 
     def _fusable(self, patches: Tensor) -> bool:
-        """Whether the compiled CPU path may be taken: nobody asks for a derivative."""
-        differentiated = torch.is_grad_enabled() and (
-            patches.requires_grad or any(p.requires_grad for p in self.parameters())
-        )
+        """Whether the compiled CPU path may be taken: nobody asks for a derivative by patches."""
         return (
-            not differentiated
+            not (torch.is_grad_enabled() and patches.requires_grad)
             and not torch.compiler.is_compiling()
             and patches.device.type == self.Phi.device.type == "cpu"
             and patches.dtype != torch.float64
@@ -168,16 +165,15 @@ class KDModule(nn.Module):
     def _fused(self, patches: Tensor, S: int, mu: Tensor | None, A: Tensor | None) -> Tensor:
         spec = Spec(self.patch_size, self.kernel)
         array = patches.detach().float().reshape(-1, *patches.shape[2:]).numpy()
-        projection = None
-        if mu is not None and A is not None:
+        if S == 1 and mu is not None and A is not None and not self._trains():
             projection = Projection(mu.detach().numpy(), A.detach().numpy(), self.power)
-        if S == 1:
-            rows = describe_patches(array, spec, projection)
-        else:
-            V = describe_patches(array, spec).reshape(-1, S, spec.dim)
-            V = core.normalised(V.sum(1))
-            rows = projection(V) if projection else V
-        return torch.from_numpy(rows).to(patches.dtype)
+            return torch.from_numpy(describe_patches(array, spec, projection)).to(patches.dtype)
+        V = torch.from_numpy(describe_patches(array, spec))
+        with _full_precision("cpu"):
+            return whitened(V, S, self.power, mu, A).to(patches.dtype)
+
+    def _trains(self) -> bool:
+        return torch.is_grad_enabled() and any(p.requires_grad for p in self.parameters())
 
     def _apply(self, fn: Any, recurse: bool = True) -> "KDModule":
         """Moves tensors, never casts them: a whitening matrix in half precision is useless."""
@@ -214,13 +210,18 @@ def plain(
     dtype = torch.float64 if patches.dtype == torch.float64 else torch.float32
     x = patches.to(dtype).reshape(patches.shape[0] * S, patches.shape[2], patches.shape[3])
     V = core.raw(x, smooth.to(dtype), diff.to(dtype), Phi.to(dtype), T.to(dtype), parts.to(dtype))
+    return whitened(V, S, power, mu, A).to(patches.dtype)
+
+
+def whitened(V: Tensor, S: int, power: float, mu: Tensor | None, A: Tensor | None) -> Tensor:
+    """Raw vectors (B * S, D) to (B, d): the mean of each S of them, projected."""
     if S != 1:
-        V = core.normalised(V.reshape(patches.shape[0], S, V.shape[1]).sum(1))
+        V = core.normalised(V.reshape(V.shape[0] // S, S, V.shape[1]).sum(1))
     if mu is not None and A is not None:
-        V = core.project(V, mu.to(dtype), A.to(dtype))
+        V = core.project(V, mu.to(V.dtype), A.to(V.dtype))
         if power != 1.0:
             V = core.normalised(core.signed_power(V, power))
-    return V.to(patches.dtype)
+    return V
 
 
 def _float32(array: Any) -> Tensor:
