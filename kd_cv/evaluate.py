@@ -38,7 +38,7 @@ from kd_cv.candidates import Array32, Candidate, Patches, Whitened, digest
 from kd_cv.datasets import NO_POINT, PatchSet, Scene, read_gray, read_sequence
 from kd_cv.files import replacing
 from kd_cv.fit import descriptor_statistics
-from kd_cv.frames import Frames, from_keypoints
+from kd_cv.frames import MAGNIFICATION, Frames, from_keypoints
 from kd_cv.matching import find_homography, match_descriptors
 from kd_cv.sampling import extract_patches
 from kd_cv.whitening import Whitening
@@ -172,7 +172,7 @@ def pairs_of_set(patch_set: PatchSet, pairs: Literal["all", "m50"] = "all") -> P
 def pairs_of_scenes(
     scenes: Iterable[Scene],
     patch_size: int = 64,
-    magnification: float = 12.0,
+    magnification: float = MAGNIFICATION,
     max_pairs: int = 5000,
     seed: int = 0,
 ) -> PatchPairs:
@@ -396,6 +396,10 @@ def _retrieval(
 # Image matching
 
 
+class NothingToMatch(ValueError):
+    """No two images have a keypoint in common."""
+
+
 @dataclass(frozen=True)
 class ImageSet:
     """Images of one plane, as paths or gray arrays, and the homographies (K, 3, 3) from image 1."""
@@ -495,7 +499,7 @@ def image_matching(
                     found[candidate.name].append(score)
         _tell(progress, images.name)
     if not any(found.values()):
-        raise ValueError("there is no pair of images with keypoints in common")
+        raise NothingToMatch("there is no pair of images with keypoints in common")
     scores = []
     for candidate in candidates:
         own = found[candidate.name]
@@ -579,13 +583,23 @@ def with_ws(
 
 
 def builtin_scenes(
-    names: Iterable[str] = FIT_PHOTOS, views: int = 4, max_keypoints: int = 800, seed: int = 0
+    names: Iterable[str] = FIT_PHOTOS,
+    jitter: JitterLevel | None = None,
+    views: int = 4,
+    max_keypoints: int = 800,
+    seed: int = 0,
 ) -> list[Scene]:
-    """Scenes of photographs inside scikit-image and their warps."""
+    """Scenes of photographs inside scikit-image and their warps.
+
+    Keypoints as detected; with jitter those of the photograph itself, carried over with that noise.
+    """
     return [
-        warp_scene(gray, views, seed + i, name=name, max_keypoints=max_keypoints)
+        warp_scene(
+            gray, views, seed + i, name=name, frames="projected" if jitter else "detected",
+            jitter=jitter, max_keypoints=max_keypoints,
+        )
         for i, (name, gray) in enumerate(builtin_photos(names))
-    ]
+    ]  # fmt: skip
 
 
 # --------------------------------------------------------------------------------------------------
@@ -654,7 +668,7 @@ def labelled_pairs(
     data: str | os.PathLike[str] | None,
     *,
     patch_size: int = 64,
-    magnification: float = 12.0,
+    magnification: float = MAGNIFICATION,
     max_pairs: int = 5000,
 ) -> PatchPairs:
     """Labelled patches of whatever a folder holds: a Phototourism set, image sequences with
@@ -662,7 +676,7 @@ def labelled_pairs(
     """
     settings = (patch_size, magnification, max_pairs)
     if data is None:
-        return pairs_of_scenes(builtin_scenes(TEST_PHOTOS), *settings)
+        return pairs_of_scenes(builtin_scenes(TEST_PHOTOS, "hard"), *settings)
     if is_phototourism(data):
         patch_set = datasets.read_phototourism(data)
         every = len(patch_set) <= MAX_ALL_PAIRS

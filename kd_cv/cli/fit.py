@@ -12,7 +12,14 @@ from kd_cv.cli.outputs import check_writable
 from kd_cv.cli.tables import plain_warnings, print_table, telling
 from kd_cv.datasets import Scene, list_photos
 from kd_cv.engine import DEFAULT_WEIGHTS
-from kd_cv.evaluate import Gray, Score, image_matching, warped_images
+from kd_cv.evaluate import (
+    Gray,
+    NothingToMatch,
+    Progress,
+    Score,
+    image_matching,
+    warped_images,
+)
 from kd_cv.feature2d import KDDescriptor
 from kd_cv.fit import PairSource, fit_photos, read_reduced, split_photos
 from kd_cv.whitening import save
@@ -49,13 +56,13 @@ def fit_command(
         save(output, entries)
     with plain_warnings(), telling("Testing", as_json) as tell:
         candidates = before_and_after(output, pairs, patch_sizes[0], magnification)
-        sets = warped_images(_readable(held_out[:MAX_HELD_OUT]), TEST_VIEWS, seed=1)
-        scores = image_matching(sets, candidates, progress=tell) if held_out else []
+        tested = list(_readable(held_out[:MAX_HELD_OUT]))
+        scores = _test(tested, candidates, tell)
     fitted = entries["concat", patch_sizes[0]]
     if as_json:
-        print(json.dumps(summary(output, fitted.provenance, scores, len(held_out))))
+        print(json.dumps(summary(output, fitted.provenance, scores, len(tested))))
         return 0
-    _print(scores, min(len(held_out), MAX_HELD_OUT))
+    _print(scores, len(tested))
     counts = f"{fitted.provenance['patches']:,} descriptors, {fitted.provenance['pairs']:,} pairs"
     print(f"fitted on {counts} of {fitted.provenance['fitted_on']}")
     print(f"matrices: {output.resolve()}")
@@ -109,9 +116,19 @@ def _readable(paths: Sequence[Path]) -> Iterator[tuple[str, Gray]]:
             yield path.name, gray
 
 
+def _test(
+    photos: Sequence[tuple[str, Gray]], candidates: Sequence[Labelled], tell: Progress
+) -> list[Score]:
+    """Scores on warps of photographs; none where there is nothing to match."""
+    try:
+        return image_matching(warped_images(photos, TEST_VIEWS, seed=1), candidates, progress=tell)
+    except NothingToMatch:
+        return []
+
+
 def _print(scores: Sequence[Score], held_out: int) -> None:
     if not scores:
-        print("one photograph: none is left to test on")
+        print("no photograph with keypoints is left to test on")
         return
     rows = [
         [s.name, *(f"{s.values[key]:.1f}" for key in ("ap", "precision", "auc5"))] for s in scores
