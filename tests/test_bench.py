@@ -150,9 +150,13 @@ def test_stages_add_up_to_the_fused_path():
     for P in (31, 32):
         kd = material.descriptor(P)
         frames = from_keypoints(material.keypoints(50))
-        describe, _ = truncated(material.image, frames, kd.spec, kd.projection)
+        describe, _ = truncated(material.image, frames, kd)
         expected = describe_frames(
-            material.image, frames, kd.spec, magnification=12.0, projection=kd.projection
+            material.image,
+            frames,
+            kd.spec,
+            magnification=kd.settings.magnification,
+            projection=kd.projection,
         )
         assert not describe(len(STAGES) - 2).any()
         np.testing.assert_array_equal(describe(len(STAGES) - 1), expected)

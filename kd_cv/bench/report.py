@@ -118,6 +118,7 @@ def header(material: Material, cores: int, rounds: int) -> dict[str, str]:
     """The machine, the versions and what was described."""
     height, width = material.image.shape
     weights = material.whitening["weights"]
+    magnification = material.descriptor(32).settings.magnification
     matrix = f"shipped {weights!r}" if isinstance(weights, str) else "a matrix without meaning"
     return {
         "machine": f"{processor()}, {cores} cores, {platform.system()}{load(cores)}",
@@ -126,7 +127,7 @@ def header(material: Material, cores: int, rounds: int) -> dict[str, str]:
         ),
         "threads": f"{cores} unless said otherwise; cv2.setNumThreads and torch.set_num_threads",
         "image": f"{material.name}, {width} x {height}; the strongest SIFT keypoints",
-        "descriptor": f"concat, whitened to {DIM} by {matrix}, magnification 12",
+        "descriptor": f"concat, whitened to {DIM} by {matrix}, magnification {magnification:g}",
         "figures": f"median (quartiles) of {rounds} or more rounds in which rivals take turns",
     }
 

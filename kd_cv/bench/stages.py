@@ -19,9 +19,9 @@ from kd_cv.bench.fresh import in_new_process
 from kd_cv.bench.material import DIM, Config, Material
 from kd_cv.bench.measure import Row, Spread, Times, Work, take_turns, threads
 from kd_cv.bench.report import Say
-from kd_cv.engine import Projection, _fused_constants
-from kd_cv.feature2d import copy_keypoints
-from kd_cv.frames import from_keypoints
+from kd_cv.engine import _fused_constants
+from kd_cv.feature2d import KDDescriptor, copy_keypoints
+from kd_cv.frames import Frames, from_keypoints
 from kd_cv.sampling import pyramid_for, sampling_steps
 from kd_cv.spec import PLANES, Spec
 
@@ -130,10 +130,10 @@ def _stage_rows(material: Material, config: Config, P: int, rate: float) -> Iter
     spec = kd.spec
     keypoints = material.keypoints(config.stage_keypoints)
     frames = from_keypoints(keypoints)
-    run, steps = truncated(material.image, frames, spec, kd.projection)
+    run, steps = truncated(material.image, frames, kd)
     works: dict[str, Work] = {
         "keypoints": lambda: from_keypoints(copy_keypoints(keypoints)),
-        "steps": lambda: sampling_steps(frames, material.image.shape, P, 12.0),
+        "steps": lambda: sampling_steps(frames, material.image.shape, P, kd.settings.magnification),
         "pyramid": lambda: pyramid_for(material.image, steps),
         **{stage: partial(run, until) for until, stage in enumerate(STAGES)},
         "compute": lambda: kd.compute(material.image, keypoints),
@@ -166,13 +166,14 @@ def floor_row(name: str, each: Times, count: int, rate: float, note: str) -> Row
 
 
 def truncated(
-    image: NDArray[Any], frames: NDArray[np.float64], spec: Spec, projection: Projection | None
+    image: NDArray[Any], frames: Frames, kd: KDDescriptor
 ) -> tuple[Callable[[int], NDArray[np.float32]], NDArray[np.float64]]:
     """A function that describes frames of an image up to a stage, and the sampling steps."""
-    steps = sampling_steps(frames, image.shape, spec.patch_size, 12.0)
+    spec = kd.spec
+    steps = sampling_steps(frames, image.shape, spec.patch_size, kd.settings.magnification)
     pyramid = pyramid_for(image, steps)
-    constants = _fused_constants(fused, spec, projection)
-    out = np.zeros((len(frames), projection.dim if projection else spec.dim), np.float32)
+    constants = _fused_constants(fused, spec, kd.projection)
+    out = np.zeros((len(frames), kd.descriptorSize()), np.float32)
 
     describe: Any = describe_until  # Numba's type of it knows no arguments
 
