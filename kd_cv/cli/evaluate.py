@@ -240,8 +240,8 @@ def shrinkage(
 
     _check_figure(output)
     with telling("Measuring", as_json):
-        whitening, source = _curve_whitening(weights, "concat", patch_size)
         labelled = labelled_pairs(data, patch_size=max(64, patch_size))
+        whitening, source = _curve_whitening(weights, "concat", patch_size)
         raw = _raw_rows(labelled.patches, patch_size)
         curves = shrinkage_curves(
             labelled, raw, whitening, paper.FPR95_OVER_T, paper.FPR95_OVER_BETA, dim
@@ -358,6 +358,8 @@ def robustness(
 
     _check_figure(output)
     variant = None if whitening == "none" else whitening
+    if variant is None and weights is not None:
+        raise ValueError(f"--whitening none needs no weights, got {weights}")
     with telling("Measuring", as_json):
         labelled = labelled_pairs(data, patch_size=64)
         source = "raw descriptors"
