@@ -497,6 +497,7 @@ def test_curves_of_patches_as_table_and_picture(
         (["matching", "EMPTY"], "no sequences"),
         (["matching", "--descriptor", "surf"], "unknown descriptor"),
         (["matching", "--whitening", "best"], "unknown whitening"),
+        (["matching", "--magnification", "0"], "magnification must be positive"),
         (["shrinkage", "-o", "a.txt"], "unknown kind of figure"),
         (["shrinkage", "EMPTY"], "holds no photographs"),
         (["eigenvalues", "EMPTY", "--weights", "a.npz"], "not both"),

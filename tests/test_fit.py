@@ -82,9 +82,8 @@ def test_parts_of_the_concatenation_are_the_other_descriptors(camera, keypoints,
 def test_fitted_matrices_say_how_they_were_made(scene):
     statistics = fit.scene_statistics([scene, scene], SPEC, magnification=12.0)
     whitening = fit.fit_whitening(statistics, SPEC, {"fitted_on": "coins"})
-    assert whitening.provenance == {
-        "fitted_on": "coins", "patches": statistics.count, "pairs": statistics.pair_count,
-    }  # fmt: skip
+    said = {"fitted_on": "coins", "patches": statistics.count, "pairs": statistics.pair_count}
+    assert said.items() <= whitening.provenance.items()
     assert whitening.shrink_index == fit.SHRINK_INDEX["concat"]
     assert fit.fit_whitening(statistics, SPEC, {}, shrink_index=None).shrink_index is None
     assert fit.fit_whitening(statistics, SPEC, {}, max_dim=16).max_dim == 16

@@ -375,7 +375,10 @@ def fit(
     patch_size: Annotated[
         list[int] | None, typer.Option(help="Samples per side, 32 by default; may be repeated.")
     ] = None,
-    magnification: Annotated[float, typer.Option(help="Side of a patch in keypoint sizes.")] = 12.0,
+    magnification: Annotated[
+        float | None,
+        typer.Option(help="Side of a patch in keypoint sizes; KDDescriptor's by default."),
+    ] = None,
     views: Annotated[int, typer.Option(help="Of each photograph, with its warps.")] = 4,
     max_keypoints: Annotated[int, typer.Option(help="The strongest of each view.")] = 1000,
     workspace: Annotated[
