@@ -25,7 +25,7 @@ from kd_cv.engine import (
     describe_patches,
 )
 from kd_cv.feature2d import KDDescriptor
-from kd_cv.frames import Frames, as_magnification
+from kd_cv.frames import MAGNIFICATION, Frames, as_magnification
 from kd_cv.matching import root
 from kd_cv.sampling import extract_patches
 from kd_cv.whitening import Whitening, variant_name
@@ -191,7 +191,7 @@ class TorchPatches:
     module: Any
     patch_size: int
     name: str
-    magnification: float = 12.0
+    magnification: float = MAGNIFICATION
     batch: int = 512
 
     @property
@@ -229,7 +229,7 @@ class TorchPatches:
         return np.concatenate(rows).astype(np.float32)
 
 
-def kornia_patches(name: str, magnification: float = 12.0) -> TorchPatches:
+def kornia_patches(name: str, magnification: float = MAGNIFICATION) -> TorchPatches:
     """A patch descriptor of kornia.feature by the name of its class: HardNet, SIFTDescriptor, ...
 
     Learned ones are taken with their published weights, which Kornia downloads once.
@@ -301,7 +301,7 @@ def make_candidates(
     whitening: Iterable[str | None] = (DEFAULT_WHITENING,),
     kernels: Iterable[str] = ("concat",),
     patch_size: int = 32,
-    magnification: float | str = 12.0,
+    magnification: float | str = MAGNIFICATION,
     scales: int = 1,
     dim: int = 128,
 ) -> list[Candidate]:

@@ -9,7 +9,8 @@ Shapes: b patches of P x P pixels, F spatial functions, D dimensions.
 
 # Added under the root of the magnitude, so that its derivative stays finite.
 EPS = 1e-8
-# Below this squared gradient an angle is rounding noise: no magnitude, and an angle of 0.
+# Below this squared gradient an angle is rounding noise: no magnitude, and an angle of pi, which
+# is what atan2 makes of the reversed sign of nothing in the authors' code.
 NO_GRADIENT = 1e-12
 # A patch whose mean squared gradient is below this share of 1 + its mean square is flat.
 FLAT = 1e-10
@@ -39,7 +40,7 @@ def raw(  # type: ignore[no-untyped-def]
     none = g2 < no_gradient
     m = (g2 + none) ** 0.5
     weight = (m * (g2 >= no_gradient) + eps) ** 0.5
-    cos = gx / m + none
+    cos = gx / m - m * none
     sin = gy / m
 
     # Step 2: V = sum_k (plane_k @ Phi) @ T_k. The planes follow one from the other by the

@@ -102,7 +102,7 @@ def describe_patches(
     out = np.empty((len(patches), projection.dim if projection else spec.dim), dtype=np.float32)
     fused = load_fused()
     if fused:
-        patches = np.ascontiguousarray(patches)
+        patches = np.require(patches, requirements=["C", "W"])
         constants = _fused_constants(fused, spec, projection)
         _in_chunks(len(out), lambda a, b: fused.describe_patches(
             patches[a:b], gain, *constants, out[a:b]
@@ -127,7 +127,8 @@ def describe_frames(
     """
     out = np.empty((len(frames), projection.dim if projection else spec.dim), dtype=np.float32)
     steps = sampling_steps(frames, gray.shape, spec.patch_size, magnification, scales)
-    pyramid = pyramid_for(gray, steps)
+    # A read-only array is another type to Numba, which would compile everything again.
+    pyramid = pyramid_for(np.require(gray, requirements=["C", "W"]), steps)
     fused = load_fused()
     if fused:
         constants = _fused_constants(fused, spec, projection)
@@ -172,7 +173,8 @@ def _fused_constants(
     if projection is None:
         mu, A, power = np.zeros(spec.dim, np.float32), np.zeros((0, spec.dim), np.float32), 1.0
     else:
-        mu, A, power = projection.mu, np.ascontiguousarray(projection.A.T), projection.power
+        # New arrays, because a read-only one is another type to Numba.
+        mu, A, power = projection.mu.copy(), projection.A.T.copy(), projection.power
     constants = (p.taps, p.Phi, p.first, p.source, p.weight, p.part_ends)
     return (*constants, mu, A, np.float32(power))
 

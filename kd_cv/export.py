@@ -10,7 +10,7 @@ from typing import Any
 
 from kd_cv.feature2d import as_scales
 from kd_cv.files import replacing
-from kd_cv.frames import as_magnification
+from kd_cv.frames import MAGNIFICATION, as_magnification
 from kd_cv.module import KDModule
 from kd_cv.sampling import SHARPNESS
 
@@ -30,7 +30,7 @@ class FramesModule(nn.Module):
     def __init__(
         self,
         descriptor: KDModule,
-        magnification: float | str = 12.0,
+        magnification: float | str = MAGNIFICATION,
         scales: int | Sequence[float] = 1,
         levels: int = 8,
     ) -> None:
@@ -108,7 +108,7 @@ def export_onnx(
     path: str | os.PathLike[str],
     *,
     image: bool = False,
-    magnification: float | str = 12.0,
+    magnification: float | str = MAGNIFICATION,
     scales: int | Sequence[float] = 1,
     **settings: Any,
 ) -> float:
@@ -125,7 +125,10 @@ def export_onnx(
         raise ImportError(
             f"export to ONNX needs {error.name}: pip install kd-cv[export]"
         ) from error
-    if not image and (as_magnification(magnification), as_scales(scales)) != (12.0, (1.0,)):
+    if not image and (as_magnification(magnification), as_scales(scales)) != (
+        MAGNIFICATION,
+        (1.0,),
+    ):
         raise ValueError("magnification and scales need image=True: patches are already sampled")
     descriptor = KDModule(**settings).eval()
     module: nn.Module = descriptor

@@ -22,13 +22,20 @@ from kd_cv.engine import (
     describe_frames,
     projection_for,
 )
-from kd_cv.frames import as_detectable, as_gray, as_magnification, describable, from_keypoints
+from kd_cv.frames import (
+    MAGNIFICATION,
+    as_detectable,
+    as_gray,
+    as_magnification,
+    describable,
+    from_keypoints,
+)
 from kd_cv.spec import Spec
 
 KeyPoints = tuple[cv2.KeyPoint, ...]
 
-# Factors of the magnification for `scales=n`: evenly spread on a log scale, an octave in all.
-SPREAD = 2.0
+# Ratio of the largest to the smallest patch for `scales=n`, evenly spread on a log scale.
+SPREAD = 2.56
 
 
 @dataclass(frozen=True)
@@ -75,7 +82,7 @@ class KDDescriptor:
         whitening: str | None = DEFAULT_WHITENING,
         weights: Any = DEFAULT_WEIGHTS,
         dim: int = 128,
-        magnification: float | str = 12.0,
+        magnification: float | str = MAGNIFICATION,
         scales: int | Sequence[float] = 1,
         descriptor_type: int = cv2.CV_32F,
         detector: Any = None,
@@ -358,10 +365,10 @@ def _rebuild(arguments: dict[str, Any]) -> KDDescriptor:
 
 
 def as_scales(scales: int | Sequence[float]) -> tuple[float, ...]:
-    """Factors of the magnification: n of them evenly spread over an octave, or as given.
+    """Factors of the magnification: n of them evenly spread, or as given.
 
     >>> as_scales(3)
-    (0.7071067811865476, 1.0, 1.4142135623730951)
+    (0.625, 1.0, 1.6)
     """
     if isinstance(scales, int | np.integer) and not isinstance(scales, bool):
         if scales < 1:
@@ -369,7 +376,7 @@ def as_scales(scales: int | Sequence[float]) -> tuple[float, ...]:
         if scales == 1:
             return (1.0,)
         exponents = np.linspace(-0.5, 0.5, int(scales))
-        return tuple((SPREAD**exponents).tolist())
+        return tuple(np.round(SPREAD**exponents, 6).tolist())
     factors = tuple(float(factor) for factor in scales)  # type: ignore[union-attr]
     if not factors or not all(np.isfinite(f) and f > 0 for f in factors):
         raise ValueError(f"scales must be a count or positive factors, got {scales!r}")

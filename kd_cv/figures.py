@@ -33,6 +33,7 @@ from kd_cv.explain import (
     patch_map,
     slices,
 )
+from kd_cv.frames import MAGNIFICATION
 from kd_cv.kernels import PHI, THETA, VonMises, X
 from kd_cv.metrics import fpr95
 from kd_cv.plots import (
@@ -59,7 +60,6 @@ from kd_cv.sampling import extract_patches
 from kd_cv.spec import KERNELS, Spec
 from kd_cv.whitening import Statistics, Whitening
 
-MAGNIFICATION = 12.0
 DIM = 128
 #: Photographs inside scikit-image, by the name of their function in skimage.data.
 FIT_PHOTOS = ("coffee", "chelsea", "rocket", "brick", "gravel", "grass", "coins", "page", "retina")

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from kd_cv.builders import detect, sfm_scene, warp_scene
 from kd_cv.datasets import Scene, View, list_photos, read_gray
 from kd_cv.engine import Array32, describe_frames
-from kd_cv.frames import Frames
+from kd_cv.frames import MAGNIFICATION, Frames
 from kd_cv.spec import KERNELS, Spec
 from kd_cv.whitening import Key, Statistics, Whitening
 
@@ -95,17 +95,22 @@ def fit_whitening(
     *,
     max_dim: int | None = None,
     shrink_index: int | Literal["auto"] | None = "auto",
+    supervised_t: float = 1.0,
 ) -> Whitening:
     """Fit all variants for a descriptor.
 
-    shrink_index: see `whitening.supervised`; "auto" is that of SHRINK_INDEX, None the paper's W_S.
+    shrink_index, supervised_t: see `whitening.supervised`; "auto" is that of SHRINK_INDEX.
     """
     if statistics.dim != spec.dim:
         raise ValueError(f"{spec} has {spec.dim} dimensions, the statistics {statistics.dim}")
     if shrink_index == "auto":
         shrink_index = SHRINK_INDEX[spec.kernel]
     return Whitening.fit(
-        statistics, max_dim=max_dim, shrink_index=shrink_index, provenance=provenance
+        statistics,
+        max_dim=max_dim,
+        shrink_index=shrink_index,
+        supervised_t=supervised_t,
+        provenance=provenance,
     )
 
 
@@ -210,7 +215,7 @@ def fit_photos(
     *,
     kernels: Sequence[str] = KERNELS,
     patch_sizes: Sequence[int] = (32,),
-    magnification: float = 12.0,
+    magnification: float = MAGNIFICATION,
     scales: Sequence[float] = (1.0,),
     views: int = 4,
     max_keypoints: int = 1000,

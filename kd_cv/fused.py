@@ -107,10 +107,10 @@ def plan(spec: Spec) -> Plan:
 
 
 @_inlined
-def _sample(image, width, height, cx, cy, ax, ay, patch, at, fraction, corners):
+def _sample(image, offset, width, height, cx, cy, ax, ay, patch, at, fraction, corners):
     """Bilinear samples of a frame into `patch`; outside the image its border is repeated.
 
-    `image` is flat, (height * width,); (ax, ay) is the step of one sample along a patch row.
+    The image begins at image[offset], row after row; (ax, ay) is the step between samples of a row.
     Scratch: at (P,), fraction (2, P), corners (4, P). Positions, loads and interpolation are
     separate loops, because only the loads cannot be vectorised.
     """
@@ -127,7 +127,7 @@ def _sample(image, width, height, cx, cy, ax, ay, patch, at, fraction, corners):
     last_x, last_y = np.int32(max(width - 2 - left, 0)), np.int32(max(height - 2 - top, 0))
     row = np.int32(width)
     # Unsigned indices spare Numba its test for negative ones.
-    origin = np.uintp(top * width + left)
+    origin = np.uintp(offset + top * width + left)
     beside = np.uintp(1 if width - 1 - left > 0 else 0)
     below = np.uintp(width if height - 1 - top > 0 else 0)
     for i in range(P):
@@ -197,7 +197,8 @@ def _gradients(smooth, gradient):
     h, half = (P + 1) // 2, P // 2
     Q = h * h
     if h > half:
-        gradient[:] = _zero
+        for q in range(4 * Q):
+            gradient[0, q] = gradient[1, q] = _zero
     for i in range(P):
         above, here, below = np.uintp(i), np.uintp(i + 1), np.uintp(i + 2)
         left = i * h if i < h else 2 * Q + (P - 1 - i) * h
@@ -226,7 +227,7 @@ def _planes(gradient, planes):
         m = np.sqrt(g2)
         inverse = _one / m if some else _zero
         weight = np.sqrt((m if some else _zero) + _eps)
-        cos1 = gx * inverse if some else _one
+        cos1 = gx * inverse if some else -_one
         sin1 = gy * inverse
         cos2 = cos1 * cos1 - sin1 * sin1
         sin2 = _two * sin1 * cos1
@@ -304,30 +305,38 @@ def _product(folded, Phi, first, sums, lane):
 def _spatial_sums(patch, gain, taps, scratch, Phi, first, sums, lane):
     """Steps 1 and 2 of one sampled patch into column `lane` of `sums`."""
     P = patch.shape[0]
-    middle, smooth, gradient, folded = scratch
+    middle, smooth, gradient, planes, folded = scratch
     square = _zero
     for i in range(P):
         for j in range(P):
             square += patch[i, j] * patch[i, j]
     _smooth(patch, taps, gain, middle, smooth)
     _gradients(smooth, gradient)
-    total = _planes(gradient, folded.reshape(PLANES, gradient.shape[1]))
+    total = _planes(gradient, planes)
     if total > _flat * (square * gain * gain + np.float32(P * P)):
         _fold(folded, P)
         _product(folded, Phi, first, sums, lane)
     else:
-        sums[:, lane] = _zero
+        _clear(sums, lane)
+
+
+@_inlined
+def _clear(sums, lane):
+    for f in range(sums.shape[0]):
+        sums[f, lane] = _zero
 
 
 @_inlined
 def _scratch(P):
-    """Buffers of one patch: rows smoothed down, smoothed, gradients, planes."""
+    """Buffers of one patch: smoothed down, smoothed, gradients, planes, and these by quarters."""
     Q = ((P + 1) // 2) ** 2
+    planes = np.empty((PLANES, 4 * Q), dtype=np.float32)
     return (
         np.empty((P, P + 4), dtype=np.float32),
         np.empty((P + 2, P + 2), dtype=np.float32),
         np.empty((2, 4 * Q), dtype=np.float32),
-        np.empty((PLANES, 4, Q), dtype=np.float32),
+        planes,
+        planes.reshape(PLANES, 4, Q),
     )
 
 
@@ -338,7 +347,8 @@ def _recombine(sums, source, weight, part_ends, V, unscaled):
     total = np.zeros(LANES, dtype=np.float32)
     inverse = np.zeros(LANES, dtype=np.float32)
     for part in range(part_ends.shape[0]):
-        total[:] = _zero
+        for n in range(LANES):
+            total[n] = _zero
         for d in range(begin, part_ends[part]):
             s0, s1, s2, s3 = source[d, 0], source[d, 1], source[d, 2], source[d, 3]
             w0, w1, w2, w3 = weight[d, 0], weight[d, 1], weight[d, 2], weight[d, 3]
@@ -432,17 +442,22 @@ def describe_frames(
     rows = np.empty((LANES, D), dtype=np.float32)
     for start in range(0, N, LANES):
         count = min(LANES, N - start)
-        V[:] = _zero
+        for d in range(D):
+            for n in range(LANES):
+                V[d, n] = _zero
         for scale in range(steps.shape[1]):
             for lane in range(count):
-                level, cx, cy, ax, ay = steps[start + lane, scale]
-                index = int(level)
-                if index < 0:
-                    sums[:, lane] = _zero
+                n = start + lane
+                level = int(steps[n, scale, 0])
+                if level < 0:
+                    _clear(sums, lane)
                     continue
-                offset, height, width = levels[index]
-                pixels = finest if index == 0 else coarser[offset : offset + height * width]
-                _sample(pixels, width, height, cx, cy, ax, ay, patch, at, fraction, corners)
+                _sample(
+                    finest if level == 0 else coarser,
+                    levels[level, 0], levels[level, 2], levels[level, 1],
+                    steps[n, scale, 1], steps[n, scale, 2], steps[n, scale, 3], steps[n, scale, 4],
+                    patch, at, fraction, corners,
+                )  # fmt: skip
                 _spatial_sums(patch, gain, taps, scratch, Phi, first, sums, lane)
             _recombine(sums, source, weight, part_ends, V, unscaled)
         _finish(V, rows, mu, A, power, out, start, count)
@@ -463,7 +478,9 @@ def describe_patches(
     rows = np.empty((LANES, D), dtype=np.float32)
     for start in range(0, N, LANES):
         count = min(LANES, N - start)
-        V[:] = _zero
+        for d in range(D):
+            for n in range(LANES):
+                V[d, n] = _zero
         for lane in range(count):
             for i in range(P):
                 for j in range(P):

@@ -21,7 +21,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ive
 
 Array = NDArray[np.float64]
 
@@ -43,6 +42,8 @@ class VonMises:
     @property
     def gamma(self) -> Array:
         """Fourier coefficients gamma_0 .. gamma_N, from Bessel functions in closed form."""
+        from scipy.special import ive  # here, because it is half of the time of `import kd_cv`
+
         # Both sides of the fraction carry exp(-kappa): `ive` is already scaled by it.
         two_sinh = -np.expm1(-2.0 * self.kappa)
         gamma = 2.0 * ive(np.arange(self.N + 1), self.kappa) / two_sinh

@@ -17,6 +17,7 @@ import cv2
 import numpy as np
 
 from kd_cv.frames import (
+    MAGNIFICATION,
     Frames,
     as_frames,
     as_magnification,
@@ -32,7 +33,7 @@ except ImportError as error:
     raise ImportError("Kornia's LAFs are torch tensors: pip install kd-cv[torch]") from error
 
 
-def lafs_from_frames(frames: Frames, magnification: float | str = 12.0) -> Tensor:
+def lafs_from_frames(frames: Frames, magnification: float | str = MAGNIFICATION) -> Tensor:
     """LAFs (1, N, 2, 3), float32, of frames (N, 4): the same patches."""
     x, y, size, angle = as_frames(frames).T
     scale = 0.5 * as_magnification(magnification) * size
@@ -41,7 +42,7 @@ def lafs_from_frames(frames: Frames, magnification: float | str = 12.0) -> Tenso
     return torch.from_numpy(lafs.astype(np.float32))
 
 
-def frames_from_lafs(lafs: Tensor, magnification: float | str = 12.0) -> Frames:
+def frames_from_lafs(lafs: Tensor, magnification: float | str = MAGNIFICATION) -> Frames:
     """Frames (N, 4) of LAFs (N, 2, 3) or (1, N, 2, 3): the same patches, for round LAFs."""
     if lafs.dim() == 4 and lafs.shape[0] == 1:
         lafs = lafs[0]
@@ -54,14 +55,14 @@ def frames_from_lafs(lafs: Tensor, magnification: float | str = 12.0) -> Frames:
 
 
 def lafs_from_keypoints(
-    keypoints: Sequence[cv2.KeyPoint], magnification: float | str = 12.0
+    keypoints: Sequence[cv2.KeyPoint], magnification: float | str = MAGNIFICATION
 ) -> Tensor:
     """LAFs (1, N, 2, 3) of OpenCV keypoints."""
     return lafs_from_frames(from_keypoints(keypoints), magnification)
 
 
 def keypoints_from_lafs(
-    lafs: Tensor, magnification: float | str = 12.0
+    lafs: Tensor, magnification: float | str = MAGNIFICATION
 ) -> tuple[cv2.KeyPoint, ...]:
     """OpenCV keypoints of LAFs (N, 2, 3) or (1, N, 2, 3)."""
     return to_keypoints(frames_from_lafs(lafs, magnification))

@@ -17,7 +17,7 @@ from kd_cv.engine import (
     projection_for,
 )
 from kd_cv.feature2d import as_scales
-from kd_cv.frames import as_magnification
+from kd_cv.frames import MAGNIFICATION, as_magnification
 from kd_cv.spec import Spec
 
 try:
@@ -259,7 +259,7 @@ class KDFeature(nn.Module):
         num_features: int = 2048,
         detector: nn.Module | None = None,
         descriptor: KDModule | None = None,
-        magnification: float | str = 12.0,
+        magnification: float | str = MAGNIFICATION,
         scales: int | Sequence[float] = 1,
         upright: bool = False,
         chunk: int = 4096,

@@ -11,7 +11,16 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from kd_cv.frames import Frames, as_frames, as_gray, as_magnification, describable, radians
+from kd_cv.frames import (
+    MAGNIFICATION,
+    Frames,
+    as_frames,
+    as_gray,
+    as_magnification,
+    describable,
+    radians,
+)
+from kd_cv.spec import Spec
 
 # Samples of a frame lie between 2^-SHARPNESS and 2^(1 - SHARPNESS) pixels apart in its level.
 SHARPNESS = 0.5
@@ -47,7 +56,8 @@ class Pyramid:
             cv2.pyrDown(level, dst=halved)
             level = halved
         table = [(offset, *shape) for offset, shape in zip(offsets, shapes, strict=True)]
-        gain = np.float32(1 / 255 if gray.dtype == np.uint8 else 1.0)
+        brightest = 255.0 if gray.dtype == np.uint8 else max(1.0, float(gray.max(initial=0.0)))
+        gain = np.float32(1 / brightest)
         return cls(gray.reshape(-1), coarser, np.array(table, dtype=np.int64), gain)
 
     def level(self, index: int) -> NDArray[Any]:
@@ -119,12 +129,13 @@ def pyramid_for(gray: NDArray[Any], steps: NDArray[np.float64]) -> Pyramid:
 
 
 def extract_patches(
-    image: Any, frames: Any, patch_size: int, magnification: float | str = 12.0
+    image: Any, frames: Any, patch_size: int, magnification: float | str = MAGNIFICATION
 ) -> NDArray[np.float32]:
     """Patches (N, P, P) of an image at frames (N, 4), values 0..1; zeros where there is none.
 
     >>> patches = extract_patches(image, from_keypoints(keypoints), patch_size=32)
     """
+    patch_size = Spec(patch_size).patch_size
     gray, frames = as_gray(image), as_frames(frames)
     steps = sampling_steps(frames, gray.shape, patch_size, as_magnification(magnification))
     return sample(pyramid_for(gray, steps), steps[:, 0], patch_size)

@@ -31,7 +31,7 @@ import re
 import struct
 import warnings
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -220,6 +220,26 @@ class Statistics:
         self.pair_count += len(differences)
 
 
+def balanced(statistics: Sequence[Statistics]) -> Statistics:
+    """Statistics in which each of the given ones counts the same, however many descriptors it saw.
+
+    The total counts are kept, up to rounding.
+    """
+    if not statistics:
+        raise ValueError("no statistics were given to balance")
+    count, pair_count = (
+        sum(getattr(s, name) for s in statistics) // len(statistics)
+        for name in ("count", "pair_count")
+    )
+    result = Statistics(statistics[0].dim)
+    for s in statistics:
+        result._combine(count, s.mean, s.C * count)
+        if pair_count:
+            result._pair_scatter = result._pair_scatter + s.C_M * pair_count
+            result.pair_count += pair_count
+    return result
+
+
 def _checked_pairs(pairs: ArrayLike, count: int) -> NDArray[np.int64]:
     pairs = np.asarray(pairs)
     if pairs.size == 0:
@@ -258,9 +278,13 @@ def eig(C: ArrayLike) -> tuple[Float64, Float64]:
 
 def attenuation(lam: ArrayLike, t: float = T) -> Float64:
     """Column scales lam^(-t/2) of W_UA: t = 1 whitens, t = 0 only rotates."""
+    return np.asarray(lam, np.float64) ** (-_checked_t(t) / 2)
+
+
+def _checked_t(t: float) -> float:
     if not 0 <= t <= 1:
         raise ValueError(f"t must be in [0, 1], got {t!r}")
-    return np.asarray(lam, np.float64) ** (-t / 2)
+    return t
 
 
 def shrinkage(lam: ArrayLike, beta_index: int = BETA_INDEX) -> Float64:
@@ -291,13 +315,19 @@ def shrunk(C: ArrayLike, beta_index: int = BETA_INDEX, dim: int | None = None) -
 
 
 def supervised(
-    C: ArrayLike, C_M: ArrayLike, shrink_index: int | None = None, dim: int | None = None
+    C: ArrayLike,
+    C_M: ArrayLike,
+    shrink_index: int | None = None,
+    dim: int | None = None,
+    t: float = 1.0,
 ) -> Float64:
     """W_S: A (D, dim) = C_M^-1/2 eig(C_M^-1/2 C C_M^-1/2).
 
-    shrink_index (beyond the paper) first replaces C_M, normalised to a largest eigenvalue of 1, by
-    (1 - beta) C_M + beta I with beta its i-th eigenvalue. None is the paper's W_S.
+    Beyond the paper, C_M can be regularised as C is for the unsupervised variants: shrink_index
+    first replaces it, normalised to a largest eigenvalue of 1, by (1 - beta) C_M + beta I with beta
+    its i-th eigenvalue; t attenuates it to C_M^-t/2. The defaults are the paper's W_S.
     """
+    _checked_t(t)
     C, C_M = np.asarray(C, np.float64), np.asarray(C_M, np.float64)
     if C.ndim != 2 or C.shape[0] != C.shape[1] or C.shape != C_M.shape:
         raise ValueError(f"C and C_M must both be (D, D), got {C.shape} and {C_M.shape}")
@@ -305,14 +335,14 @@ def supervised(
         raise ValueError("the matching pairs are identical: there is no intra-class covariance")
     # The paper's appendix proves that W_S absorbs any weights of the dimensions. So the weights are
     # chosen for accuracy: a C_M of unit diagonal, which also makes FLOOR mean the same for all of
-    # them. Shrinkage towards I is not invariant to weights; it acts on the dimensions as they are.
+    # them. Regularisation is not invariant to weights; it acts on the dimensions as they are.
     weights = np.ones(len(C))
-    if shrink_index is None:
+    if shrink_index is None and t == 1:
         diagonal = np.diag(C_M)
         diagonal = np.where(diagonal > FLOOR * np.diag(C), diagonal, np.diag(C))
         weights = np.where(diagonal > 0, diagonal, 1.0) ** -0.5
     E, scale = _whiten_pairs(C_M * np.outer(weights, weights), shrink_index)
-    half = (E * scale) @ E.T  # C_M^-1/2
+    half = (E * scale**t) @ E.T  # C_M^-t/2
     V, _ = eig(half @ (C * np.outer(weights, weights)) @ half)
     return _first(weights[:, None] * (half @ V), dim)
 
@@ -435,13 +465,15 @@ class Whitening:
         t: float = T,
         beta_index: int = BETA_INDEX,
         shrink_index: int | None = None,
+        supervised_t: float = 1.0,
         provenance: Mapping[str, Any] | None = None,
     ) -> Whitening:
         """Fit all variants; W_S only if the statistics have matching pairs.
 
         max_dim: columns to keep (all by default). beta_index: the last eigenvalue is taken where
-        the descriptor has fewer. shrink_index: see `supervised`. provenance: what the matrices were
-        fitted on, any JSON; the counts and settings of the fit are added to it.
+        the descriptor has fewer. shrink_index and supervised_t (its t): see `supervised`.
+        provenance: what the matrices were fitted on, any JSON; the counts and supervised_t are
+        added to it.
 
         Fewer patches than dimensions leave C rank-deficient: it is fitted with a warning, and the
         columns beyond the rank carry no information. The same holds for pairs and C_M.
@@ -468,7 +500,9 @@ class Whitening:
             mu=mean.astype(np.float32),
             U=U[:, :columns].astype(np.float32),
             lam=lam,
-            A_s=None if C_M is None else _float32(supervised(C, C_M, shrink_index, columns)),
+            A_s=None
+            if C_M is None
+            else _float32(supervised(C, C_M, shrink_index, columns, supervised_t)),
             t=t,
             beta_index=min(beta_index, D),
             lam_scale=float(lam[0]),
@@ -477,6 +511,7 @@ class Whitening:
                 **(provenance or {}),
                 "patches": statistics.count,
                 "pairs": statistics.pair_count,
+                "supervised_t": supervised_t,
             },
         )
 

@@ -409,7 +409,7 @@ def test_the_constructor_is_the_designs():
     assert list(parameters)[:10] == [*names.split(), "upright"]
     defaults = {name: p.default for name, p in parameters.items()}
     assert (defaults["patch_size"], defaults["kernel"], defaults["dim"]) == (32, "concat", 128)
-    assert (defaults["magnification"], defaults["descriptor_type"]) == (12.0, cv2.CV_32F)
+    assert (defaults["magnification"], defaults["descriptor_type"]) == (15.0, cv2.CV_32F)
     assert (defaults["scales"], defaults["detector"], defaults["upright"]) == (1, None, False)
 
 
@@ -627,7 +627,7 @@ def test_a_descriptor_does_not_depend_on_its_neighbours(kd, camera, keypoints, c
 
 def test_scales_by_count_and_by_factor(camera, keypoints):
     assert as_scales(1) == (1.0,) and as_scales((0.5, 2)) == (0.5, 2.0)
-    assert as_scales(3) == pytest.approx((2**-0.5, 1.0, 2**0.5))
+    assert as_scales(3) == (0.625, 1.0, 1.6)
     assert len(as_scales(np.int64(5))) == 5
     by_count = KDDescriptor(scales=3).compute(camera, keypoints)[1]
     by_factor = KDDescriptor(scales=as_scales(3)).compute(camera, keypoints)[1]

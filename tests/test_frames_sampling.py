@@ -182,7 +182,8 @@ def ramps(side):
 @example(x=500.25, y=499.5, size=30.0, angle=45.0, P=16, magnification=12.0)
 def test_samples_lie_at_the_centres_of_equal_cells(x, y, size, angle, P, magnification):
     frames = np.array([[x, y, size, angle]])
-    seen_x, seen_y = (extract_patches(r, frames, P, magnification)[0] for r in ramps(1024))
+    # A float image is scaled to a maximum of 1.
+    seen_x, seen_y = (1023 * extract_patches(r, frames, P, magnification)[0] for r in ramps(1024))
     # P x P cells of a square of side magnification * size, turned clockwise on the screen.
     pitch = magnification * size / P
     cell = (np.arange(P) + 0.5) * pitch - magnification * size / 2
@@ -193,10 +194,10 @@ def test_samples_lie_at_the_centres_of_equal_cells(x, y, size, angle, P, magnifi
 
 
 def test_an_odd_patch_at_a_pixel_is_the_crop_around_it(camera):
-    patches = extract_patches(camera, [[200, 150, 33 / 12, 0]], 33)
+    patches = extract_patches(camera, [[200, 150, 33 / 12, 0]], 33, 12.0)
     np.testing.assert_allclose(patches[0] * 255, camera[134:167, 184:217], atol=1e-3)
     # An even patch has its centre between four pixels.
-    patches = extract_patches(camera, [[200.5, 150.5, 32 / 12, -1]], 32)
+    patches = extract_patches(camera, [[200.5, 150.5, 32 / 12, -1]], 32, 12.0)
     np.testing.assert_allclose(patches[0] * 255, camera[135:167, 185:217], atol=1e-3)
 
 
@@ -299,7 +300,7 @@ def test_patches_equal_kornias(photographs, P):
     frames = np.column_stack(
         [rng.uniform(20, 490, (count, 2)), size, rng.uniform(0, 360, count)]
     )  # some reach across the border
-    ours = extract_patches(image, frames, P)
+    ours = extract_patches(image, frames, P, 12.0)
     x = torch.from_numpy(frames).float()[None]
     # Kornia's scale is half the side of the patch, and its angle turns the other way.
     lafs = feature.laf_from_center_scale_ori(

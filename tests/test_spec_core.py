@@ -175,10 +175,6 @@ def test_dot_product_equals_the_double_sum_over_pixel_pairs(photographs):
 # Kornia -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="a pixel without gradient: Kornia's angle is pi (atan2 of two negative zeros), ours 0",
-)
 @pytest.mark.parametrize("P", [32, 64])
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_raw_equals_kornias(sift_patches, P, kernel):

@@ -40,7 +40,7 @@ def describe_until(  # type: ignore[no-untyped-def]
 ):  # fmt: skip
     """`fused.describe_frames` of one scale, up to and with the stage STAGES[until]."""
     D, N = source.shape[0], out.shape[0]
-    middle, smooth, gradient, folded = fused._scratch(P)
+    middle, smooth, gradient, planes, folded = fused._scratch(P)
     patch = np.empty((P, P), dtype=np.float32)
     at = np.empty(P, dtype=np.uint32)
     fraction = np.empty((2, P), dtype=np.float32)
@@ -59,8 +59,10 @@ def describe_until(  # type: ignore[no-untyped-def]
                 sums[:, lane] = fused._zero
                 continue
             offset, height, width = levels[index]
-            pixels = finest if index == 0 else coarser[offset : offset + height * width]
-            fused._sample(pixels, width, height, cx, cy, ax, ay, patch, at, fraction, corners)
+            pixels = finest if index == 0 else coarser
+            fused._sample(
+                pixels, offset, width, height, cx, cy, ax, ay, patch, at, fraction, corners
+            )
             if until < 1:
                 continue
             square = fused._zero
@@ -73,7 +75,7 @@ def describe_until(  # type: ignore[no-untyped-def]
             fused._gradients(smooth, gradient)
             if until < 3:
                 continue
-            total = fused._planes(gradient, folded.reshape(PLANES, gradient.shape[1]))
+            total = fused._planes(gradient, planes)
             if until < 4:
                 continue
             if total <= fused._flat * (square * gain * gain + np.float32(P * P)):

@@ -1,0 +1,158 @@
+"""Makes the shipped matrices from the data sets, and the registry that describes them.
+
+    python weights/build.py DATA WORKSPACE [NAMES ...]
+
+DATA holds `multiview/<scene>/*.jpg`, `hpatches_sequences/<sequence>/` and `liberty/`,
+`liberty_unlabelled/` in their public layouts. WORKSPACE keeps the reconstructions, so that a second
+run is quick. `kd-cv eval` measures the figures that `figures.json` adds to the registry.
+"""
+
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+import cv2
+import numpy as np
+
+from kd_cv.builders import hpatches_scene, sfm_scene
+from kd_cv.datasets import PatchSet, Scene, read_phototourism
+from kd_cv.engine import describe_patches
+from kd_cv.files import replacing
+from kd_cv.fit import fit_whitening, scene_statistics
+from kd_cv.spec import KERNELS, Spec
+from kd_cv.weights import INDEX, Entry, file_sha256
+from kd_cv.whitening import Statistics, Whitening, balanced, save
+
+HERE = Path(__file__).resolve().parent
+PATCH_SIZES = (32, 64)
+MAX_DIM = 128
+
+# What the samples of a fit see, in keypoint sizes. At 32 pixels it is the default magnification,
+# best for matching images; at 64 it is the window of the Phototourism patches, best for those.
+MAGNIFICATIONS = {32: 15.0, 64: 8.0}
+
+# Attenuation of C_M: against the paper's 1 it lowers FPR95 on Liberty, at no cost in matching.
+SUPERVISED_T = 0.9
+
+# Scenes of which too few photographs can be reconstructed, or that hold several places.
+LEFT_OUT = {"nlesc_rock", "odm_seneca", "superglue_phototourism"}
+
+
+def multiview(data: Path, workspace: Path) -> tuple[str, Iterator[Scene]]:
+    folders = [f for f in sorted((data / "multiview").iterdir()) if f.name not in LEFT_OUT]
+    text = (
+        f"{len(folders)} scenes reconstructed from photographs: SIFT keypoints detected in every "
+        "view, paired by the geometry of the reconstruction and not by their descriptors; each "
+        "scene counts the same"
+    )
+    return text, (sfm_scene(f, workspace / f.name, progress=True) for f in folders)
+
+
+def hpatches(data: Path, workspace: Path) -> tuple[str, Iterator[Scene]]:
+    folders = sorted((data / "hpatches_sequences").iterdir())
+    text = (
+        f"a part of HPatches, {len(folders)} of its 116 image sequences "
+        f"({', '.join(f.name for f in folders)}): SIFT keypoints detected in both images and "
+        "paired by the homography, and DoG, Hessian and Harris regions reprojected with easy "
+        "jitter; each sequence counts the same"
+    )
+    kinds = ({"frames": "detected", "detectors": ("dog",), "jitter": None}, {"jitter": "easy"})
+    return text, (hpatches_scene(f, **kind) for f in folders for kind in kinds)
+
+
+def of_scenes(text: str, scenes: Iterator[Scene]) -> tuple[dict, dict]:
+    """Matrices of all sizes and kernels, and what the registry says of them."""
+    specs = [Spec(P, kernel) for P in PATCH_SIZES for kernel in KERNELS]
+    parts: dict[Spec, list[Statistics]] = {spec: [] for spec in specs}
+    names = []
+    for scene in scenes:
+        names.append(scene.name)
+        for spec in specs:
+            parts[spec].append(
+                scene_statistics([scene], spec, magnification=MAGNIFICATIONS[spec.patch_size])
+            )
+        print(f"  {scene.name}: {parts[specs[0]][-1]}", flush=True)
+    whitenings = {
+        (spec.kernel, spec.patch_size): fit_whitening(
+            balanced(parts[spec]),
+            spec,
+            {"fitted_on": text, "magnification": MAGNIFICATIONS[spec.patch_size]},
+            max_dim=min(MAX_DIM, spec.dim),
+            shrink_index=None,
+            supervised_t=SUPERVISED_T,
+        )
+        for spec in specs
+    }
+    first = parts[specs[0]]
+    counts = {
+        "patches": sum(s.count for s in first),
+        "pairs": sum(s.pair_count for s in first),
+        "scenes": len(set(names)),
+    }
+    return whitenings, {"fitted_on": text, **counts}
+
+
+def liberty(data: Path) -> tuple[dict, dict]:
+    labelled = read_phototourism(data / "liberty")
+    unlabelled = read_phototourism(data / "liberty_unlabelled")
+    pairs = labelled.matching_pairs()
+    text = (
+        f"a part of Phototourism's Liberty: {len(labelled)} labelled patches "
+        f"({len(pairs)} matching pairs) and {len(unlabelled)} without labels"
+    )
+    whitenings: dict[tuple[str, int], Whitening] = {}
+    for P in PATCH_SIZES:
+        for kernel in KERNELS:
+            spec = Spec(P, kernel)
+            statistics = Statistics(spec.dim)
+            statistics.update(describe_patches(resized(labelled, P), spec), pairs)
+            rest = describe_patches(resized(unlabelled, P), spec)
+            statistics.update(rest[rest.any(axis=1)])
+            whitenings[kernel, P] = fit_whitening(
+                statistics, spec, {"fitted_on": text}, max_dim=min(MAX_DIM, spec.dim)
+            )
+    counts = {"patches": len(labelled) + len(unlabelled), "pairs": len(pairs), "scenes": 1}
+    return whitenings, {"fitted_on": text, **counts}
+
+
+def resized(patches: PatchSet, P: int) -> np.ndarray:
+    """(N, P, P) uint8, by area."""
+    if patches.patches.shape[1] == P:
+        return patches.patches
+    return np.stack([cv2.resize(p, (P, P), interpolation=cv2.INTER_AREA) for p in patches.patches])
+
+
+def main(data: Path, workspace: Path, names: list[str]) -> None:
+    makers = {
+        "multiview": lambda: of_scenes(*multiview(data, workspace)),
+        "hpatches": lambda: of_scenes(*hpatches(data, workspace)),
+        "liberty": lambda: liberty(data),
+    }
+    index_path = HERE / INDEX
+    index = json.loads(index_path.read_text()) if index_path.exists() else {}
+    for name in names or list(makers):
+        print(name, flush=True)
+        whitenings, entry = makers[name]()
+        file = f"{name}.npz"
+        save(HERE / file, whitenings)
+        figures = index.get(name, {}).get("figures", {})
+        index[name] = asdict(
+            Entry(
+                file=file,
+                sha256=file_sha256(HERE / file),
+                command=f"python weights/build.py DATA WORKSPACE {name}",
+                figures=figures,
+                **entry,
+            )
+        )
+    with replacing(index_path) as temporary:
+        ordered = {name: index[name] for name in makers if name in index}
+        temporary.write_text(json.dumps(ordered, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 3:
+        sys.exit(__doc__)
+    main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:])
