@@ -22,15 +22,11 @@ Everything is fitted in float64; what is kept, shipped and applied are the float
 
 from __future__ import annotations
 
-import hashlib
-import io
 import json
 import os
 import pickle
 import re
-import struct
 import warnings
-import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -39,7 +35,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kd_cv.files import replacing
+from kd_cv.archive import canonical_json, read_archive, write_archive
 
 Float64 = NDArray[np.float64]
 Float32 = NDArray[np.float32]
@@ -169,12 +165,12 @@ class Statistics:
             "pair_scatter": self._pair_scatter,
         }
         meta = {"dim": self.dim, "count": self.count, "pair_count": self.pair_count}
-        _write_archive(path, "statistics", arrays, meta)
+        write_archive(path, "statistics", arrays, meta)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Statistics:
         """Read a file written by `save`."""
-        arrays, meta = _read_archive(path, "statistics")
+        arrays, meta = read_archive(path, "statistics")
         try:
             statistics = cls(meta["dim"])
             for name in ("count", "pair_count"):
@@ -444,7 +440,7 @@ class Whitening:
             raise ValueError(f"lam_scale must be positive, got {self.lam_scale!r}")
         if not isinstance(self.provenance, Mapping):
             raise TypeError(f"provenance must be a dict, got {type(self.provenance).__name__}")
-        object.__setattr__(self, "provenance", json.loads(_json(self.provenance)))
+        object.__setattr__(self, "provenance", json.loads(canonical_json(self.provenance)))
 
     @property
     def dim(self) -> int:
@@ -619,12 +615,12 @@ def save(path: str | os.PathLike[str], entries: Mapping[Key, Whitening]) -> None
         }
     if not settings:
         raise ValueError("there is no entry to save")
-    _write_archive(path, "whitening", arrays, {"entries": settings})
+    write_archive(path, "whitening", arrays, {"entries": settings})
 
 
 def load(path: str | os.PathLike[str]) -> dict[Key, Whitening]:
     """Read a file written by `save`; a damaged or foreign file is a ValueError."""
-    arrays, meta = _read_archive(path, "whitening")
+    arrays, meta = read_archive(path, "whitening")
     entries: dict[Key, Whitening] = {}
     try:
         for prefix, settings in meta["entries"].items():
@@ -692,114 +688,3 @@ def load_pth(path: str | os.PathLike[str], training_set: str = "liberty") -> Whi
             f"{os.fspath(path)}: expected mean, eigvecs, eigvals in 'pca' and 'lw' "
             f"of {training_set!r}: {error}"
         ) from error
-
-
-# --------------------------------------------------------------------------------------------------
-# The archive: an .npz of stored (never compressed) float arrays and one JSON text, with a checksum.
-# Stored members have one possible encoding, so equal content gives equal bytes on every machine,
-# and a file cannot ask for more memory than its own size.
-
-_META = "meta.json"
-_VERSION = 1
-_MAX_BYTES = 1 << 28
-_MAX_MEMBERS = 1024
-
-
-def _write_archive(
-    path: str | os.PathLike[str],
-    kind: str,
-    arrays: Mapping[str, NDArray[Any]],
-    content: Mapping[str, Any],
-) -> None:
-    path = Path(path)
-    if path.suffix != ".npz":
-        raise ValueError(f"the name of a {kind} file must end in .npz, got {path.name!r}")
-    meta = {"format": f"kd_cv {kind}", "version": _VERSION, **content}
-    meta["sha256"] = _checksum(arrays, meta)
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
-        _write_member(archive, _META, _json(meta).encode())
-        for name in sorted(arrays):
-            npy = io.BytesIO()
-            little = arrays[name].astype(arrays[name].dtype.newbyteorder("<"), order="C")
-            np.lib.format.write_array(npy, little, version=(1, 0), allow_pickle=False)
-            _write_member(archive, name + ".npy", npy.getvalue())
-    with replacing(path) as temporary:
-        temporary.write_bytes(buffer.getvalue())
-
-
-def _write_member(archive: zipfile.ZipFile, name: str, data: bytes) -> None:
-    member = zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0))
-    member.create_system = 3  # or the bytes would name the operating system
-    archive.writestr(member, data)
-
-
-def _read_archive(
-    path: str | os.PathLike[str], kind: str
-) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-    try:
-        return _parse_archive(Path(path), kind)
-    except (
-        zipfile.BadZipFile,
-        struct.error,
-        EOFError,
-        KeyError,
-        TypeError,
-        ValueError,
-        OverflowError,
-        RuntimeError,  # an encrypted member, an unknown zip feature, JSON nested too deep
-    ) as error:
-        raise ValueError(f"{os.fspath(path)} is not a sound kd_cv {kind} file: {error}") from error
-
-
-def _parse_archive(path: Path, kind: str) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-    size = path.stat().st_size
-    if size > _MAX_BYTES:
-        raise ValueError(f"it has {size} bytes, more than {_MAX_BYTES}")
-    with zipfile.ZipFile(io.BytesIO(path.read_bytes())) as archive:
-        members = archive.infolist()
-        names = [member.filename for member in members]
-        if len(names) != len(set(names)) or len(names) > _MAX_MEMBERS:
-            raise ValueError(f"it has repeated members or more than {_MAX_MEMBERS}")
-        if any(member.compress_type != zipfile.ZIP_STORED for member in members):
-            raise ValueError("it has compressed members")
-        if sum(member.file_size for member in members) > size:
-            raise ValueError("its members claim more bytes than it has")
-        data = {member.filename: archive.read(member) for member in members}
-    if _META not in data:
-        raise ValueError(f"it has no {_META}")
-    meta = json.loads(data.pop(_META))
-    if not isinstance(meta, dict) or meta.pop("format", None) != f"kd_cv {kind}":
-        raise ValueError(f"it does not say that it is a {kind} file")
-    if meta.pop("version", None) != _VERSION:
-        raise ValueError(f"it is of another version than {_VERSION}")
-    arrays = {name.removesuffix(".npy"): _read_array(name, data[name]) for name in data}
-    stated = meta.pop("sha256", None)
-    header = {"format": f"kd_cv {kind}", "version": _VERSION}
-    if stated != _checksum(arrays, {**header, **meta}):
-        raise ValueError("its checksum is wrong: the file is corrupted")
-    return arrays, meta
-
-
-def _read_array(name: str, data: bytes) -> NDArray[Any]:
-    stream = io.BytesIO(data)
-    if not name.endswith(".npy") or np.lib.format.read_magic(stream) != (1, 0):
-        raise ValueError(f"{name} is not an array")
-    shape, fortran, dtype = np.lib.format.read_array_header_1_0(stream)
-    if dtype.str not in ("<f4", "<f8") or fortran or len(shape) > 2 or min(shape, default=0) < 0:
-        raise ValueError(f"{name} is not a float array in C order, but {dtype} {shape}")
-    values = np.frombuffer(data, dtype, offset=stream.tell())
-    return values.reshape(shape).astype(dtype.newbyteorder("="))  # a wrong size raises here
-
-
-def _checksum(arrays: Mapping[str, NDArray[Any]], meta: Mapping[str, Any]) -> str:
-    digest = hashlib.sha256(_json(meta).encode())
-    for name in sorted(arrays):
-        dtype = arrays[name].dtype.newbyteorder("<")
-        digest.update(f"\n{name} {dtype.str} {arrays[name].shape}\n".encode())
-        digest.update(arrays[name].astype(dtype, order="C").tobytes())
-    return digest.hexdigest()
-
-
-def _json(content: Any) -> str:
-    return json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)

@@ -11,6 +11,7 @@ from scipy.linalg import eigh, sqrtm
 from scipy.spatial.distance import pdist
 
 from kd_cv import whitening
+from kd_cv.archive import _MAX_BYTES, write_archive
 from kd_cv.whitening import Statistics, Whitening, project
 
 D = 24
@@ -534,7 +535,7 @@ def test_a_compressed_bomb_is_refused_unread(path):
 
 def test_too_large_a_file_is_refused_unread(path):
     with path.open("r+b") as file:
-        file.truncate(whitening._MAX_BYTES + 1)  # sparse
+        file.truncate(_MAX_BYTES + 1)  # sparse
     with pytest.raises(ValueError, match="more than"):
         whitening.load(path)
 
@@ -562,7 +563,7 @@ def test_files_with_a_right_checksum_and_wrong_content_are_refused(
     content.update({f"concat-32/{name}": array for name, array in arrays.items()})
     defaults = {"t": 0.7, "beta_index": 5, "lam_scale": 1.0, "provenance": {}}
     meta = {"entries": {"concat-32": {**defaults, **settings}}}
-    whitening._write_archive(tmp_path / "a.npz", "whitening", content, meta)
+    write_archive(tmp_path / "a.npz", "whitening", content, meta)
     with pytest.raises(ValueError, match=message):
         whitening.load(tmp_path / "a.npz")
 
