@@ -18,6 +18,7 @@ from kd_cv import weights as shipped  # noqa: E402
 from kd_cv.engine import DEFAULT_WEIGHTS  # noqa: E402
 from kd_cv.explain import explain_patches, kernel_map, patch_map  # noqa: E402
 from kd_cv.figures import FIGURES, Material, save_figures  # noqa: E402
+from kd_cv.frames import MAGNIFICATION  # noqa: E402
 from kd_cv.kernels import THETA  # noqa: E402
 from kd_cv.spec import Spec  # noqa: E402
 from kd_cv.whitening import Whitening  # noqa: E402
@@ -131,7 +132,7 @@ def test_similarities_never_pair_a_row_with_its_partner():
 
 def test_moved_frames_are_shifted_along_their_own_axis():
     moved = figures.moved_frames([[10.0, 20.0, 2.0, 30.0]], turn=60.0, shift=0.25)
-    np.testing.assert_allclose(moved, [[10.0, 20.0 + 0.25 * 12 * 2, 2.0, 90.0]], atol=1e-12)
+    np.testing.assert_allclose(moved, [[10.0, 20.0 + 0.25 * MAGNIFICATION * 2, 2.0, 90.0]], atol=1e-12)
 
 
 def test_default_is_the_whitening_that_is_shipped():
