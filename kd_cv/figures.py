@@ -33,6 +33,7 @@ from kd_cv.explain import (
     patch_map,
     slices,
 )
+from kd_cv.fit import scene_statistics
 from kd_cv.frames import MAGNIFICATION
 from kd_cv.kernels import PHI, THETA, VonMises, X
 from kd_cv.metrics import fpr95
@@ -58,7 +59,7 @@ from kd_cv.plots import (
 )
 from kd_cv.sampling import extract_patches
 from kd_cv.spec import KERNELS, Spec
-from kd_cv.whitening import Statistics, Whitening
+from kd_cv.whitening import Whitening
 
 DIM = 128
 #: Photographs inside scikit-image, by the name of their function in skimage.data.
@@ -153,26 +154,19 @@ class Material:
 
     @cached_property
     def _fitted(self) -> dict[str, Whitening]:
-        statistics = {kernel: Statistics(self.spec(kernel).dim) for kernel in KERNELS}
-        for name in FIT_PHOTOS:
-            scene = warp_scene(
+        scenes = [
+            warp_scene(
                 photograph(name), self.views, frames="projected", jitter="easy",
                 max_keypoints=self.keypoints,
-            )  # fmt: skip
-            pairs = scene.all_pairs()
-            for kernel in KERNELS:
-                rows = [
-                    describe_frames(
-                        view.load(), view.frames, self.spec(kernel), magnification=MAGNIFICATION
-                    )
-                    for view in scene.views
-                ]
-                X = np.concatenate(rows)
-                described = np.asarray(X.any(axis=1))
-                row = np.cumsum(described) - 1  # of each frame among the described ones
-                kept = described[pairs].all(axis=1)
-                statistics[kernel].update(X[described], row[pairs[kept]])
-        return {kernel: Whitening.fit(own) for kernel, own in statistics.items()}
+            )
+            for name in FIT_PHOTOS
+        ]  # fmt: skip
+        return {
+            kernel: Whitening.fit(
+                scene_statistics(scenes, self.spec(kernel), magnification=MAGNIFICATION)
+            )
+            for kernel in KERNELS
+        }
 
     @cached_property
     def pairs(self) -> tuple[Pairs, ...]:
