@@ -132,7 +132,9 @@ def test_similarities_never_pair_a_row_with_its_partner():
 
 def test_moved_frames_are_shifted_along_their_own_axis():
     moved = figures.moved_frames([[10.0, 20.0, 2.0, 30.0]], turn=60.0, shift=0.25)
-    np.testing.assert_allclose(moved, [[10.0, 20.0 + 0.25 * MAGNIFICATION * 2, 2.0, 90.0]], atol=1e-12)
+    np.testing.assert_allclose(
+        moved, [[10.0, 20.0 + 0.25 * MAGNIFICATION * 2, 2.0, 90.0]], atol=1e-12
+    )
 
 
 def test_default_is_the_whitening_that_is_shipped():
