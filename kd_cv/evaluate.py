@@ -26,15 +26,15 @@ from numpy.typing import NDArray
 
 from kd_cv import datasets, metrics
 from kd_cv.builders import (
-    REGION,
     JitterLevel,
-    _relight,
-    _warp,
     hpatches_scene,
     random_homography,
+    relight,
+    warp,
     warp_scene,
 )
 from kd_cv.candidates import Array32, Candidate, Patches, Whitened, digest
+from kd_cv.correspond import REGION
 from kd_cv.datasets import NO_POINT, PatchSet, Scene, read_gray, read_sequence
 from kd_cv.files import replacing
 from kd_cv.fit import descriptor_statistics
@@ -441,7 +441,7 @@ def warped_images(
     for number, (name, gray) in enumerate(photos):
         rng = np.random.default_rng([seed, number])
         H_1tok = [np.eye(3)] + [random_homography(gray.shape, rng) for _ in range(views - 1)]
-        images = [gray] + [_relight(_warp(gray, H), rng) for H in H_1tok[1:]]
+        images = [gray] + [relight(warp(gray, H), rng) for H in H_1tok[1:]]
         yield ImageSet(name, images, np.stack(H_1tok))
 
 

@@ -22,8 +22,9 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from kd_cv.builders import detect, sfm_scene, warp_scene
+from kd_cv.builders import sfm_scene, warp_scene
 from kd_cv.datasets import Scene, View, list_photos, read_gray
+from kd_cv.detectors import detect
 from kd_cv.engine import Array32, describe_frames
 from kd_cv.frames import MAGNIFICATION, Frames
 from kd_cv.spec import KERNELS, Spec

@@ -7,26 +7,24 @@ import numpy as np
 import pytest
 from skimage import data
 
-from kd_cv import builders
-from kd_cv.builders import (
+from kd_cv.builders import hpatches_scene, random_homography, sfm_scene, warp_scene
+from kd_cv.correspond import (
     JITTER,
-    Camera,
-    SurfaceMap,
+    REGION,
     Tolerance,
     candidate_pairs,
     circle_overlap,
-    detect,
     distinct,
     homography_map,
-    hpatches_scene,
+    jittered,
     link_detected,
+    predict_frames,
     project_frames,
-    random_homography,
-    sfm_scene,
     transfer_frames,
-    warp_scene,
 )
 from kd_cv.datasets import NO_POINT, Scene, read_gray
+from kd_cv.detectors import detect
+from kd_cv.sfm import Camera, SurfaceMap, pixels_from_rays, rays_from_pixels
 
 H_TILTED = np.array([[1.1, 0.2, 5.0], [-0.15, 0.95, -3.0], [2e-4, -1e-4, 1.0]])
 
@@ -232,9 +230,9 @@ def test_projection_from_every_view_counts_a_point_once():
 def test_jitter_has_the_overlap_that_hpatches_states(level, median):
     rng = np.random.default_rng(0)
     frames = random_frames(rng, 4000)
-    shaken = builders._shake(frames, JITTER[level], rng)
+    shaken = jittered(frames, JITTER[level], rng)
     d = np.linalg.norm(shaken[:, :2] - frames[:, :2], axis=1)
-    half = builders.REGION / 2
+    half = REGION / 2
     overlap = circle_overlap(half * frames[:, 2], half * shaken[:, 2], d)
     assert abs(np.median(overlap) - median) < 0.01
     turned = angle_between(shaken[:, 3], frames[:, 3])
@@ -589,7 +587,7 @@ def test_what_is_hidden_in_the_other_view_is_not_predicted():
     there, back = surface.point_map(0, 1), surface.point_map(1, 0)
     carried = transfer_frames(frames, there)
     np.testing.assert_allclose(carried[:, :2], pixels(cameras[1], X), atol=1e-3)
-    assert np.isnan(builders.predict_frames(frames, there, back, 2.5)).all()
+    assert np.isnan(predict_frames(frames, there, back, 2.5)).all()
 
 
 def open_book(side=384, n_views=6):
@@ -670,7 +668,7 @@ def test_pixels_of_a_reconstruction_are_opencv_s():
     lens = pycolmap.Camera(
         model="SIMPLE_RADIAL", width=640, height=480, params=[500.0, 320.0, 240.0, 0.05]
     )
-    to_pixels, to_rays = builders._pixels_from_rays(lens), builders._rays_from_pixels(lens)
+    to_pixels, to_rays = pixels_from_rays(lens), rays_from_pixels(lens)
     rays = np.array([[0.0, 0.0], [0.2, 0.0], [np.nan, 0.0]])
     expected = [[319.5, 239.5], [319.5 + 500 * 0.2 * (1 + 0.05 * 0.2**2), 239.5]]
     np.testing.assert_allclose(to_pixels(rays)[:2], expected)
