@@ -18,7 +18,7 @@ from kd_cv.sampling import pyramid_for, sample, sampling_steps
 from kd_cv.spec import Spec
 from kd_cv.whitening import needs_sqrt, variant_name
 
-DEFAULT_WHITENING: str | None = None
+DEFAULT_WHITENING: str | None = "ws"
 DEFAULT_WEIGHTS = "multiview"
 CHUNK = 256  # frames a thread takes at a time: what bounds the memory
 Array32 = NDArray[np.float32]
