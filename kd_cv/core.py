@@ -17,22 +17,18 @@ FLAT = 1e-10
 
 
 # The constants are default arguments because TorchScript knows no global floats.
-def raw(  # type: ignore[no-untyped-def]
+def gradients(  # type: ignore[no-untyped-def]
     x,
     smooth,
     diff,
-    Phi,
-    T,
-    parts,
     eps: float = EPS,
     no_gradient: float = NO_GRADIENT,
     flat: float = FLAT,
 ):
-    """Raw descriptors: patches (b, P, P) to (b, D), each part and the whole of unit norm.
+    """Step 1: weight, cos and sin of theta, each (b, P, P), and textured (b,): not flat.
 
-    A patch without any gradient gives a row of zeros.
+    Of the smoothed patches (b, P, P), without trigonometry.
     """
-    # Step 1: gradients of the smoothed patch; cos and sin of theta without trigonometry.
     gx = smooth @ x @ diff.T
     gy = diff @ x @ smooth.T
     g2 = gx * gx + gy * gy
@@ -40,8 +36,15 @@ def raw(  # type: ignore[no-untyped-def]
     none = g2 < no_gradient
     m = (g2 + none) ** 0.5
     weight = (m * (g2 >= no_gradient) + eps) ** 0.5
-    cos = gx / m - m * none
-    sin = gy / m
+    return weight, gx / m - m * none, gy / m, textured
+
+
+def raw(x, smooth, diff, Phi, T, parts):  # type: ignore[no-untyped-def]
+    """Raw descriptors: patches (b, P, P) to (b, D), each part and the whole of unit norm.
+
+    A patch without any gradient gives a row of zeros.
+    """
+    weight, cos, sin, textured = gradients(x, smooth, diff)
 
     # Step 2: V = sum_k (plane_k @ Phi) @ T_k. The planes follow one from the other by the
     # angle-sum rules, each used as soon as it is there: autograd then keeps the fewest.

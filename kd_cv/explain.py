@@ -46,11 +46,8 @@ def gradients(patch: ArrayLike, spec: Spec) -> tuple[Array, Array]:
     """Angle theta and weight sqrt(m) of the pixels of a patch, each (P, P)."""
     x = _checked_patch(patch, spec)
     c = spec.constants
-    gx, gy = c.smooth @ x @ c.diff.T, c.diff @ x @ c.smooth.T
-    g2 = gx**2 + gy**2
-    sloped = g2 >= core.NO_GRADIENT
-    theta = np.where(sloped, np.arctan2(gy, gx), 0.0)
-    return theta, np.sqrt(np.where(sloped, np.sqrt(g2), 0.0) + core.EPS)
+    weight, cos, sin, _ = core.gradients(x[None], c.smooth, c.diff)
+    return np.arctan2(sin[0], cos[0]), weight[0]
 
 
 def planes(theta: ArrayLike, weight: ArrayLike) -> Array:

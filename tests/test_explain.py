@@ -67,6 +67,13 @@ def test_pixels_sum_to_the_descriptor(kernel, P):
     np.testing.assert_allclose((own.scale[0] * psi).sum(axis=0), expected[0], atol=1e-12)
 
 
+def test_pixels_without_gradient_count_as_in_the_descriptor():
+    spec = Spec(32)
+    patch = photo_patches(32)[0]
+    patch[:, 4:] = 100
+    np.testing.assert_allclose(Pixels.of(patch[None], spec).V, raw(patch[None], spec)[0], atol=1e-9)
+
+
 def test_responses_are_products_with_the_features():
     spec = Spec(24)
     own = planes(*gradients(photo_patches(24)[0], spec))
@@ -185,7 +192,7 @@ def test_explanation_is_of_the_descriptor_itself(kernel, whitening, scales):
 
 
 def test_frames_and_upright_are_understood():
-    kd = KDDescriptor(upright=True)
+    kd = KDDescriptor(upright=True, whitening=None)
     frame = (200.0, 140.0, 5.0, 70.0)
     keypoint = cv2.KeyPoint(*frame)
     by_keypoint = explain(PHOTO, keypoint, PHOTO, keypoint, kd)
