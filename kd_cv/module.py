@@ -31,7 +31,7 @@ TENSORS = (*CONSTANTS, "mu", "A")
 
 # Pixels described at a time. On the CPU a plane of them fits the cache; other devices need more
 # work at once to be busy.
-CHUNK_CPU, CHUNK = 1 << 18, 1 << 22
+CHUNK_CPU, CHUNK = 1 << 19, 1 << 22
 
 # Kornia's detectors draw a LAF of 6 sigma, half the side of its patch; a keypoint has a size of
 # 2 sigma. So the patch of a detected LAF has a side of 6 keypoint sizes.
