@@ -1,4 +1,4 @@
-"""Keypoints of several detectors as frames: cv2.SIFT's own, Hessian, Harris-Laplace."""
+"""Keypoints: the strongest of a list, and those of several detectors as frames."""
 
 from __future__ import annotations
 
@@ -13,6 +13,15 @@ from kd_cv.frames import from_keypoints
 
 Array = NDArray[np.float64]
 Detector = Literal["dog", "hessian", "harris"]
+
+
+def strongest(keypoints: Sequence[cv2.KeyPoint], count: int) -> list[cv2.KeyPoint]:
+    """The `count` keypoints of the largest response, in their order."""
+    if len(keypoints) <= count:
+        return list(keypoints)
+    responses = np.array([keypoint.response for keypoint in keypoints])
+    kept = np.sort(np.argsort(-responses, kind="stable")[:count])
+    return [keypoints[i] for i in kept]
 
 
 def detect(

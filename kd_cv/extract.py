@@ -40,6 +40,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kd_cv.datasets import PHOTO_SUFFIXES, list_photos, read_gray
+from kd_cv.detectors import strongest
 from kd_cv.feature2d import KDDescriptor
 from kd_cv.files import replacing
 from kd_cv.frames import from_keypoints, radians
@@ -169,15 +170,6 @@ def shrunk(gray: NDArray[np.uint8], max_size: int | None) -> NDArray[np.uint8]:
     scale = max_size / max(height, width)
     size = (max(1, round(width * scale)), max(1, round(height * scale)))
     return np.asarray(cv2.resize(gray, size, interpolation=cv2.INTER_AREA), dtype=np.uint8)
-
-
-def strongest(keypoints: Sequence[cv2.KeyPoint], count: int) -> list[cv2.KeyPoint]:
-    """The `count` keypoints of the largest response, in their order."""
-    if len(keypoints) <= count:
-        return list(keypoints)
-    responses = np.array([keypoint.response for keypoint in keypoints])
-    kept = np.sort(np.argsort(-responses, kind="stable")[:count])
-    return [keypoints[i] for i in kept]
 
 
 class Clock:

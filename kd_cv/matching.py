@@ -1,16 +1,26 @@
 """From two images to a homography, with one result type that failure fills too."""
 
-from dataclasses import dataclass
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from kd_cv.detectors import strongest
 from kd_cv.feature2d import KDDescriptor, KeyPoints
 
 DESCRIPTORS = ("kd", "sift", "rootsift")
+STEPS = ("detect", "describe", "match", "homography")
 Array32 = NDArray[np.float32]
+Matches = tuple[NDArray[np.int64], Array32]
+
+
+def _no_matches() -> Matches:
+    return np.zeros((0, 2), np.int64), np.zeros(0, np.float32)
 
 
 @dataclass(frozen=True)
@@ -22,6 +32,9 @@ class MatchResult:
     inliers  (M,) bool, matches that agree with H_0to1
     H_0to1   (3, 3) homography from image 0 to image 1, or None
     success  whether there are enough inliers to believe it
+    candidates  (K, 2) and (K,): matches and ratios before the test of the ratio
+    seconds  of each of STEPS, both images together; a descriptor that detects by itself, in one
+             call, has it all in "describe"
     """
 
     keypoints0: KeyPoints
@@ -31,6 +44,8 @@ class MatchResult:
     inliers: NDArray[np.bool_]
     H_0to1: NDArray[np.float64] | None
     success: bool
+    candidates: Matches = field(default_factory=_no_matches)
+    seconds: dict[str, float] = field(default_factory=dict)
 
     @property
     def points0(self) -> NDArray[np.float64]:
@@ -54,6 +69,7 @@ def match(
     descriptor: Any = "kd",
     *,
     detector: Any = None,
+    max_keypoints: int | None = None,
     ratio: float = 0.85,
     mutual: bool = True,
     threshold: float = 3.0,
@@ -62,6 +78,7 @@ def match(
 
     descriptor  "kd", "sift", "rootsift", or any object with detectAndCompute
     detector    any object with OpenCV's detect; the descriptor's own by default
+    max_keypoints  the strongest of each image are matched; all by default
     ratio       accept a match whose nearest neighbour is closer than `ratio` times the second
     mutual      and is the nearest neighbour in both directions
     threshold   of the homography's inliers, in pixels
@@ -70,15 +87,30 @@ def match(
     >>> result.success, result.H_0to1
     """
     feature = as_feature(descriptor)
+    if max_keypoints is not None and max_keypoints < 1:
+        raise ValueError(f"max_keypoints must be at least 1, got {max_keypoints}")
+    seconds = dict.fromkeys(STEPS, 0.0)
     (keypoints0, d0), (keypoints1, d1) = (
-        _extract(feature, detector, image) for image in (image0, image1)
+        _extract(feature, detector, image, max_keypoints, seconds) for image in (image0, image1)
     )
-    matches, ratios = match_descriptors(d0, d1, ratio=ratio, mutual=mutual)
-    H_0to1, inliers = find_homography(
-        _points(keypoints0)[matches[:, 0]], _points(keypoints1)[matches[:, 1]], threshold
+    with _timed(seconds, "match"):
+        candidates, all_ratios = match_descriptors(d0, d1, mutual=mutual)
+        matches, ratios = candidates[all_ratios <= ratio], all_ratios[all_ratios <= ratio]
+    with _timed(seconds, "homography"):
+        H_0to1, inliers = find_homography(
+            _points(keypoints0)[matches[:, 0]], _points(keypoints1)[matches[:, 1]], threshold
+        )
+    return MatchResult(
+        keypoints0,
+        keypoints1,
+        matches,
+        ratios,
+        inliers,
+        H_0to1,
+        success=H_0to1 is not None and believable(int(inliers.sum()), len(matches)),
+        candidates=(candidates, all_ratios),
+        seconds=seconds,
     )
-    success = H_0to1 is not None and believable(int(inliers.sum()), len(matches))
-    return MatchResult(keypoints0, keypoints1, matches, ratios, inliers, H_0to1, success)
 
 
 def as_feature(descriptor: Any) -> Any:
@@ -123,21 +155,20 @@ def root(rows: Array32) -> Array32:
 
 def match_descriptors(
     d0: Any, d1: Any, *, ratio: float = 1.0, mutual: bool = True, chunk: int = 2048
-) -> tuple[NDArray[np.int64], Array32]:
+) -> Matches:
     """Nearest neighbours of d0 (N0, D) in d1 (N1, D): matches (M, 2) and ratios (M,).
 
     Rows of zeros, which describe nothing, match nothing. With one candidate only there is no
     second neighbour, and the ratio is 0.
     """
-    empty = np.zeros((0, 2), np.int64), np.zeros(0, np.float32)
     if d0 is None or d1 is None:
-        return empty
+        return _no_matches()
     d0, d1 = np.asarray(d0), np.asarray(d1)
     if d0.ndim != 2 or d1.ndim != 2 or d0.shape[1] != d1.shape[1]:
         raise ValueError(f"expected d0 (N0, D) and d1 (N1, D), got {d0.shape} and {d1.shape}")
     rows0, rows1 = (np.flatnonzero(np.any(d, axis=1)) for d in (d0, d1))
     if not len(rows0) or not len(rows1):
-        return empty
+        return _no_matches()
     a, b = (np.asarray(d, dtype=np.float32)[rows] for d, rows in ((d0, rows0), (d1, rows1)))
     b_squares = (b * b).sum(axis=1)
     nearest = np.empty(len(a), dtype=np.int64)
@@ -189,12 +220,27 @@ def believable(inliers: int, matches: int) -> bool:
     return inliers > 8 + 0.3 * matches
 
 
-def _extract(feature: Any, detector: Any, image: Any) -> tuple[KeyPoints, Any]:
-    if detector is None:
-        keypoints, rows = feature.detectAndCompute(image, None)
-    else:
-        keypoints, rows = feature.compute(image, detector.detect(image, None))
+def _extract(
+    feature: Any, detector: Any, image: Any, max_keypoints: int | None, seconds: dict[str, float]
+) -> tuple[KeyPoints, Any]:
+    if detector is None and max_keypoints is None:
+        with _timed(seconds, "describe"):
+            keypoints, rows = feature.detectAndCompute(image, None)
+        return tuple(keypoints), rows
+    with _timed(seconds, "detect"):
+        keypoints = (feature if detector is None else detector).detect(image, None)
+        if max_keypoints is not None:
+            keypoints = strongest(keypoints, max_keypoints)
+    with _timed(seconds, "describe"):
+        keypoints, rows = feature.compute(image, keypoints)
     return tuple(keypoints), rows
+
+
+@contextmanager
+def _timed(seconds: dict[str, float], step: str) -> Iterator[None]:
+    start = time.perf_counter()
+    yield
+    seconds[step] += time.perf_counter() - start
 
 
 def _points(keypoints: KeyPoints) -> NDArray[np.float64]:

@@ -38,11 +38,10 @@ def write_report(
     image0: Image,
     image1: Image,
     result: MatchResult,
-    candidates: tuple[NDArray[np.int64], NDArray[np.float32]],
     **options: Any,
 ) -> None:
     """Write the page of `report_page` to a file, whole or not at all."""
-    page = report_page(image0, image1, result, candidates, **options)
+    page = report_page(image0, image1, result, **options)
     with replacing(path) as temporary:
         temporary.write_text(page, encoding="utf-8")
 
@@ -51,7 +50,6 @@ def report_page(
     image0: Image,
     image1: Image,
     result: MatchResult,
-    candidates: tuple[NDArray[np.int64], NDArray[np.float32]],
     *,
     names: tuple[str, str],
     descriptor: Any,
@@ -62,12 +60,11 @@ def report_page(
     """The page as text.
 
     image0, image1  (H, W, 3) BGR
-    result          of matching with `ratio` and `threshold`
-    candidates      matches (M, 2) and ratios (M,) before the ratio test, for the slider
+    result          of matching with `ratio` and `threshold`; the slider shows its candidates
     descriptor      that made them; a KDDescriptor is explained by heat maps
     """
     small0, small1 = _shrunk(image0), _shrunk(image1)
-    matches, ratios, inliers = _on_page(result, candidates, ratio, threshold)
+    matches, ratios, inliers = _on_page(result, ratio, threshold)
     frames = [
         from_keypoints([keypoints[i] for i in rows.tolist()])
         for keypoints, rows in zip((result.keypoints0, result.keypoints1), matches.T, strict=True)
@@ -107,7 +104,7 @@ def report_page(
                 f"{title} · {inlier_count} inliers of {len(result.matches)} matches at ratio "
                 f"{ratio:g} · {found}"
             ),
-            "NOTE": html.escape(_note(len(ratios), len(candidates[1]), threshold)),
+            "NOTE": html.escape(_note(len(ratios), len(result.candidates[1]), threshold)),
             "RATIO": f"{ratio:.6g}",
             "RATIO_MIN": f"{min(0.3, ratio):.6g}",
             "IMAGE0": _jpeg(small0),
@@ -123,7 +120,6 @@ def report_page(
 
 def _on_page(
     result: MatchResult,
-    candidates: tuple[NDArray[np.int64], NDArray[np.float32]],
     ratio: float,
     threshold: float,
 ) -> tuple[NDArray[np.int64], NDArray[np.float32], NDArray[np.bool_]]:
@@ -131,7 +127,7 @@ def _on_page(
 
     What passes the ratio test is what `result` says; the rest is measured against its homography.
     """
-    matches, ratios = candidates
+    matches, ratios = result.candidates
     inliers = np.zeros(len(matches), bool)
     passed = ratios <= ratio
     if result.H_0to1 is not None:

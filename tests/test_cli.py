@@ -230,7 +230,7 @@ def test_debug_shows_the_traceback(photos):
 def test_errors_of_our_own_have_another_code(photos, capsys, monkeypatch):
     from kd_cv.cli import match
 
-    monkeypatch.setattr(match, "detect", lambda *_: {}["bug"])
+    monkeypatch.setattr(match, "run", lambda *_: {}["bug"])
     assert "unexpected KeyError" in _fails(capsys, "match", *photos[:2], code=3)
 
 

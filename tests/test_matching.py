@@ -252,6 +252,30 @@ def test_options_of_match(pair):
     assert wide.inliers.sum() >= few.inliers.sum()
 
 
+def test_strongest_keypoints_are_matched(pair):
+    few = kd_cv.match(*pair, max_keypoints=100)
+    assert is_filled(few) and len(few.keypoints0) == len(few.keypoints1) == 100
+    strength = sorted((k.response for k in KDDescriptor().detect(pair[0], None)), reverse=True)
+    assert sorted((k.response for k in few.keypoints0), reverse=True) == strength[:100]
+    with pytest.raises(ValueError, match="at least 1, got 0"):
+        kd_cv.match(*pair, max_keypoints=0)
+
+
+def test_candidates_are_what_the_ratio_test_sees(pair):
+    result, loose = (kd_cv.match(*pair, ratio=ratio) for ratio in (0.8, 1.0))
+    matches, ratios = result.candidates
+    np.testing.assert_array_equal(matches, loose.matches)
+    np.testing.assert_array_equal(matches[ratios <= 0.8], result.matches)
+
+
+def test_every_step_is_timed(pair):
+    apart = kd_cv.match(*pair, detector=cv2.SIFT_create(200)).seconds
+    assert list(apart) == ["detect", "describe", "match", "homography"]
+    assert min(apart.values()) > 0
+    at_once = kd_cv.match(*pair).seconds
+    assert at_once["detect"] == 0 and at_once["describe"] > 0
+
+
 @pytest.mark.parametrize("descriptor", ["kd", "sift", "rootsift"])
 def test_failure_fills_the_same_result(camera, photographs, descriptor):
     blank = np.zeros((100, 100), np.uint8)

@@ -13,7 +13,7 @@ pytest.importorskip("skimage")
 
 from kd_cv import KDDescriptor, report
 from kd_cv.cli.images import example_pair
-from kd_cv.cli.matcher import Options, detect, run
+from kd_cv.cli.matcher import Options, run
 from kd_cv.frames import as_gray
 from kd_cv.metrics import homography_corner_error
 
@@ -27,20 +27,18 @@ def pair():
 
 
 @pytest.fixture(scope="module")
-def timed(pair):
+def found(pair):
     return {name: _run(pair[0], pair[1], name) for name in ("kd", "sift")}
 
 
 def _run(image0, image1, name="kd"):
-    gray0, gray1, options = as_gray(image0), as_gray(image1), Options()
-    keypoints, seconds = detect(gray0, gray1, options)
-    return run(name, gray0, gray1, keypoints, seconds, options)
+    return run(name, as_gray(image0), as_gray(image1), Options())
 
 
-def _page(pair, timed, **options):
+def _page(pair, found, **options):
     return report.report_page(
-        pair[0], pair[1], timed.result, timed.candidates,
-        names=NAMES, descriptor=timed.feature, **options,
+        pair[0], pair[1], found.result,
+        names=NAMES, descriptor=found.feature, **options,
     )  # fmt: skip
 
 
@@ -48,8 +46,8 @@ def _data(page):
     return json.loads(re.findall(r'id="data">(.*?)</script>', page, re.DOTALL)[0])
 
 
-def test_page_needs_no_network_and_escapes_names(pair, timed):
-    page = _page(pair, timed["kd"])
+def test_page_needs_no_network_and_escapes_names(pair, found):
+    page = _page(pair, found["kd"])
     assert "http://" not in page and "https://" not in page and "//" not in _urls(page)
     assert "default-src 'none'" in page
     assert "<img src=x" not in page and "&lt;img src=x" in page
@@ -63,9 +61,9 @@ def _urls(page):
     return [source for source in sources if not source.startswith("data:image/jpeg;base64,")]
 
 
-def test_data_agrees_with_the_result(pair, timed):
-    result = timed["kd"].result
-    data = _data(_page(pair, timed["kd"], ratio=0.85))
+def test_data_agrees_with_the_result(pair, found):
+    result = found["kd"].result
+    data = _data(_page(pair, found["kd"], ratio=0.85))
     ratio, inlier = np.array(data["ratio"]), np.array(data["inlier"], bool)
     assert (ratio <= 0.85).sum() == len(result.matches) < len(ratio)
     assert inlier[ratio <= 0.85].sum() == result.inliers.sum()
@@ -76,30 +74,30 @@ def test_data_agrees_with_the_result(pair, timed):
     assert data["overlay"]
 
 
-def test_heat_maps_for_kd_only(pair, timed, monkeypatch):
+def test_heat_maps_for_kd_only(pair, found, monkeypatch):
     monkeypatch.setattr(report, "MAX_EXPLAINED", 20)
-    data = _data(_page(pair, timed["kd"]))
+    data = _data(_page(pair, found["kd"]))
     explained = [i for i, row in enumerate(data["heat"]) if row >= 0]
     kinds = np.array(data["inlier"])[explained]
     assert kinds.sum() == 20 and (kinds == 0).sum() == 20
     assert max(data["heat"]) == 39 and len(data["similarity"]) == 40
     shares = np.array(list(data["shares"].values())).sum(axis=0)
     assert shares == pytest.approx(data["similarity"], abs=2e-3)
-    assert set(_data(_page(pair, timed["sift"]))["heat"]) == {-1}
+    assert set(_data(_page(pair, found["sift"]))["heat"]) == {-1}
 
 
 def test_several_scales_are_explained(pair, monkeypatch):
     monkeypatch.setattr(report, "MAX_EXPLAINED", 3)
     gray0, gray1 = as_gray(pair[0]), as_gray(pair[1])
-    timed = _run(gray0, gray1)
-    timed.feature = KDDescriptor(scales=3)
-    assert max(_data(_page(pair, timed))["heat"]) == 5
+    found = _run(gray0, gray1)
+    found.feature = KDDescriptor(scales=3)
+    assert max(_data(_page(pair, found))["heat"]) == 5
 
 
-def test_warped_image_lies_on_the_other(pair, timed):
+def test_warped_image_lies_on_the_other(pair, found):
     """The overlay shows image 0 where image 1 shows it too, also when both are reduced."""
     image0, image1, _ = pair
-    H_0to1 = timed["kd"].result.H_0to1
+    H_0to1 = found["kd"].result.H_0to1
     scale = np.array([1.0, 1.0])
     whole = report._overlay(image0, image1, H_0to1, [scale, scale])
     small0, small1 = (cv2.resize(i, (192, 192), interpolation=cv2.INTER_AREA) for i in pair[:2])
@@ -122,11 +120,11 @@ def test_page_without_matches(texture):
     assert (len(data["ratio"]) > 0) == bool(texture)
 
 
-def test_nothing_is_written_into_a_missing_folder(pair, timed, tmp_path):
+def test_nothing_is_written_into_a_missing_folder(pair, found, tmp_path):
     with pytest.raises(FileNotFoundError, match="nowhere"):
         report.write_report(
-            tmp_path / "nowhere" / "r.html", pair[0], pair[1], timed["kd"].result,
-            timed["kd"].candidates, names=NAMES, descriptor=timed["kd"].feature,
+            tmp_path / "nowhere" / "r.html", pair[0], pair[1], found["kd"].result,
+            names=NAMES, descriptor=found["kd"].feature,
         )  # fmt: skip
     assert list(tmp_path.iterdir()) == []
 
@@ -157,9 +155,9 @@ def browser(tmp_path_factory):
 
 
 @pytest.fixture
-def opened(browser, pair, timed, tmp_path):
+def opened(browser, pair, found, tmp_path):
     path = tmp_path / "report.html"
-    path.write_text(_page(pair, timed["kd"]), encoding="utf-8")
+    path.write_text(_page(pair, found["kd"]), encoding="utf-8")
     browser.get(path.as_uri())
     _wait(browser, lambda: browser.execute_script("return document.documentElement.dataset.ready"))
     return browser
@@ -182,10 +180,10 @@ def _set(browser, name, value):
     )  # fmt: skip
 
 
-def test_page_loads_without_errors(opened, timed):
+def test_page_loads_without_errors(opened, found):
     assert opened.get_log("browser") == []
     assert opened.title.startswith("<img src=x")
-    result = timed["kd"].result
+    result = found["kd"].result
     inliers = int(result.inliers.sum())
     assert _count(opened) == [len(result.matches), inliers, len(result.matches) - inliers]
 

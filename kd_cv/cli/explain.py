@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from kd_cv.cli.images import check_count, load_pair
-from kd_cv.cli.matcher import Options, detect, run
+from kd_cv.cli.matcher import Options, run
 from kd_cv.cli.outputs import check_writable
 from kd_cv.explain import Explanation, explain
 from kd_cv.frames import as_gray
@@ -34,27 +34,27 @@ def explain_command(
         check_writable(output, photos)
     pair = load_pair(photos)
     gray0, gray1 = as_gray(pair.image0), as_gray(pair.image1)
-    timed = run("kd", gray0, gray1, *detect(gray0, gray1, options), options)
-    rows = ranked(timed.result, at)
+    found = run("kd", gray0, gray1, options)
+    rows = ranked(found.result, at)
     if not len(rows):
         print("kd-cv: nothing to explain: there are no matches", file=sys.stderr)
         return 1
     if not 0 <= number < len(rows):
         raise ValueError(f"--match must be from 0 to {len(rows) - 1}, got {number}")
     row = rows[number]
-    i, j = timed.result.matches[row]
-    keypoints = timed.result.keypoints0[i], timed.result.keypoints1[j]
-    why = explain(gray0, keypoints[0], gray1, keypoints[1], timed.feature)
+    i, j = found.result.matches[row]
+    keypoints = found.result.keypoints0[i], found.result.keypoints1[j]
+    why = explain(gray0, keypoints[0], gray1, keypoints[1], found.feature)
     if output:
-        _draw(output, pair, keypoints, why, timed.feature)
+        _draw(output, pair, keypoints, why, found.feature)
     if as_json:
-        print(json.dumps(summary(timed.result, row, keypoints, why)))
+        print(json.dumps(summary(found.result, row, keypoints, why)))
         return 0
-    print(f"match {number} of {len(rows)}, {_kind(timed.result, row)}")
+    print(f"match {number} of {len(rows)}, {_kind(found.result, row)}")
     for label, keypoint in zip(pair.names, keypoints, strict=True):
         x, y = keypoint.pt
         print(f"  {label}: x {x:.1f}, y {y:.1f}, size {keypoint.size:.1f}")
-    print(f"ratio {timed.result.ratios[row]:.3f}, similarity {why.similarity:.3f}")
+    print(f"ratio {found.result.ratios[row]:.3f}, similarity {why.similarity:.3f}")
     if len(why.shares) > 1:
         print("  of it " + ", ".join(f"{part} {share:+.3f}" for part, share in why.shares.items()))
     if output:

@@ -13,12 +13,12 @@ from rich.console import Console
 from rich.table import Table
 
 from kd_cv.cli.images import Image, check_count, load_pair
-from kd_cv.cli.matcher import STEPS, Options, Timed, detect, make_feature, run
+from kd_cv.cli.matcher import Found, Options, make_feature, run
 from kd_cv.cli.outputs import check_picture, check_writable
 from kd_cv.cli.picture import Row, draw_rows
 from kd_cv.files import replacing
 from kd_cv.frames import as_gray
-from kd_cv.matching import DESCRIPTORS
+from kd_cv.matching import DESCRIPTORS, STEPS
 from kd_cv.metrics import homography_corner_error
 
 TITLES = {"kd": "KD", "sift": "SIFT", "rootsift": "RootSIFT"}
@@ -41,12 +41,11 @@ def match_command(
     _check_outputs(photos, output, report, save_homography)
     image0, image1, names, H_true = load_pair(photos)
     gray0, gray1 = as_gray(image0), as_gray(image1)
-    with Console(stderr=True, quiet=as_json).status("Detecting keypoints ...") as status:
-        keypoints, seconds = detect(gray0, gray1, options)
+    with Console(stderr=True, quiet=as_json).status("Matching ...") as status:
         found = {}
         for name in DESCRIPTORS if compare else (descriptor,):
             status.update(f"Matching with {TITLES[name]} ...")
-            found[name] = run(name, gray0, gray1, keypoints, seconds, options)
+            found[name] = run(name, gray0, gray1, options)
         chosen = found[descriptor]
         status.update("Drawing ...")
         if output:
@@ -55,7 +54,7 @@ def match_command(
             from kd_cv.report import write_report
 
             write_report(
-                report, image0, image1, chosen.result, chosen.candidates,
+                report, image0, image1, chosen.result,
                 names=names, descriptor=chosen.feature, title=TITLES[descriptor],
                 ratio=options.ratio, threshold=options.threshold,
             )  # fmt: skip
@@ -65,7 +64,7 @@ def match_command(
     if as_json:
         content = summary(chosen)
         if compare:
-            content["compare"] = {name: summary(timed) for name, timed in found.items()}
+            content["compare"] = {name: summary(own) for name, own in found.items()}
         print(json.dumps(content))
     else:
         _print(found, chosen, image0, H_true, options)
@@ -76,24 +75,24 @@ def match_command(
     return 0
 
 
-def summary(timed: Timed) -> dict[str, Any]:
+def summary(own: Found) -> dict[str, Any]:
     """What --json prints: H_0to1 is null where success is false."""
-    result = timed.result
+    result = own.result
     return {
-        "descriptor": timed.name,
+        "descriptor": own.name,
         "keypoints": [len(result.keypoints0), len(result.keypoints1)],
         "matches": len(result.matches),
         "inliers": int(result.inliers.sum()),
         "success": bool(result.success),
         "H_0to1": _rows(result.H_0to1) if result.success else None,
-        "seconds": round(timed.total, 6),
-        "steps": {step: round(timed.seconds[step], 6) for step in STEPS},
+        "seconds": round(sum(result.seconds.values()), 6),
+        "steps": {step: round(result.seconds[step], 6) for step in STEPS},
     }
 
 
-def failure(timed: Timed) -> str:
+def failure(own: Found) -> str:
     """Why there is no homography, in one line."""
-    matches, inliers = len(timed.result.matches), int(timed.result.inliers.sum())
+    matches, inliers = len(own.result.matches), int(own.result.inliers.sum())
     if matches < 4:
         return f"no homography: {matches} matches, at least 4 are needed (a larger --ratio?)"
     return f"no homography: {inliers} inliers of {matches} matches are no more than chance gives"
@@ -112,8 +111,8 @@ def _check_outputs(photos: Sequence[Path], *outputs: Path | None) -> None:
         check_writable(path, photos)
 
 
-def _write_picture(path: Path, image0: Image, image1: Image, found: Sequence[Timed]) -> None:
-    rows = [Row(TITLES[timed.name], timed.result) for timed in found]
+def _write_picture(path: Path, image0: Image, image1: Image, found: Sequence[Found]) -> None:
+    rows = [Row(TITLES[own.name], own.result) for own in found]
     sheet = draw_rows(image0, image1, rows, ROW_HEIGHTS[len(rows) > 1])
     encoded = cv2.imencode(path.suffix, sheet)[1]
     with replacing(path) as temporary:
@@ -135,8 +134,8 @@ def _rows(H_0to1: Any) -> list[list[float]]:
 
 
 def _print(
-    found: dict[str, Timed],
-    chosen: Timed,
+    found: dict[str, Found],
+    chosen: Found,
     image0: Image,
     H_true: NDArray[np.float64] | None,
     options: Options,
@@ -144,9 +143,9 @@ def _print(
     console = Console(highlight=False)
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("")
-    for timed in found.values():
-        table.add_column(TITLES[timed.name], justify="right", style="bold")
-    results = [timed.result for timed in found.values()]
+    for own in found.values():
+        table.add_column(TITLES[own.name], justify="right", style="bold")
+    results = [own.result for own in found.values()]
     table.add_row("keypoints", *(f"{len(r.keypoints0)} + {len(r.keypoints1)}" for r in results))
     table.add_row("matches", *(str(len(r.matches)) for r in results))
     table.add_row("inliers", *(str(int(r.inliers.sum())) for r in results))
@@ -157,8 +156,8 @@ def _print(
     table.add_section()
     for step in STEPS:
         label = f"{step} ({options.detector})" if step == "detect" else step
-        table.add_row(label, *(_ms(timed.seconds[step]) for timed in found.values()), style="dim")
-    table.add_row("total", *(_ms(timed.total) for timed in found.values()))
+        table.add_row(label, *(_ms(r.seconds[step]) for r in results), style="dim")
+    table.add_row("total", *(_ms(sum(r.seconds.values())) for r in results))
     console.print(table)
     if chosen.result.success and chosen.result.H_0to1 is not None:
         console.print("\nH_0to1, from the first image to the second:")

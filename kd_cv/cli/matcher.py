@@ -1,9 +1,6 @@
-"""The steps of `kd-cv match`, timed one by one."""
+"""`matching.match` with the options of the command line."""
 
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import cv2
@@ -12,18 +9,8 @@ from numpy.typing import NDArray
 
 from kd_cv.cli.detectors import make_detector
 from kd_cv.engine import DEFAULT_WHITENING
-from kd_cv.extract import strongest
-from kd_cv.feature2d import KDDescriptor, KeyPoints
-from kd_cv.matching import (
-    DESCRIPTORS,
-    MatchResult,
-    as_feature,
-    believable,
-    find_homography,
-    match_descriptors,
-)
-
-STEPS = ("detect", "describe", "match", "homography")
+from kd_cv.feature2d import KDDescriptor
+from kd_cv.matching import DESCRIPTORS, MatchResult, as_feature, match
 
 
 @dataclass(frozen=True)
@@ -47,31 +34,12 @@ class Options:
 
 
 @dataclass
-class Timed:
-    """What one descriptor found, and the seconds of each step."""
+class Found:
+    """What one descriptor found."""
 
     name: str
     feature: Any
     result: MatchResult
-    candidates: tuple[NDArray[np.int64], NDArray[np.float32]]
-    seconds: dict[str, float]
-
-    @property
-    def total(self) -> float:
-        return sum(self.seconds.values())
-
-
-@dataclass
-class Stopwatch:
-    """Wall-clock seconds by step."""
-
-    seconds: dict[str, float] = field(default_factory=dict)
-
-    @contextmanager
-    def __call__(self, step: str) -> Iterator[None]:
-        start = time.perf_counter()
-        yield
-        self.seconds[step] = time.perf_counter() - start
 
 
 def make_feature(name: str, weights: str | None = None) -> Any:
@@ -85,52 +53,20 @@ def make_feature(name: str, weights: str | None = None) -> Any:
     return KDDescriptor(weights=weights, whitening=DEFAULT_WHITENING or "ws")
 
 
-def detect(
-    image0: NDArray[np.uint8], image1: NDArray[np.uint8], options: Options
-) -> tuple[tuple[KeyPoints, KeyPoints], float]:
-    """The strongest keypoints of both gray images, and the seconds it took."""
-    watch = Stopwatch()
-    with watch("detect"):
-        detector = make_detector(options.detector, options.max_keypoints)
-        keypoints0, keypoints1 = (
-            tuple(strongest(detector.detect(image, None), options.max_keypoints))
-            for image in (image0, image1)
-        )
-    return (keypoints0, keypoints1), watch.seconds["detect"]
-
-
-def run(
-    name: str,
-    image0: NDArray[np.uint8],
-    image1: NDArray[np.uint8],
-    keypoints: tuple[KeyPoints, KeyPoints],
-    detect_seconds: float,
-    options: Options,
-) -> Timed:
-    """Describe given keypoints of gray images, match them and estimate H_0to1."""
+def run(name: str, image0: NDArray[np.uint8], image1: NDArray[np.uint8], options: Options) -> Found:
+    """Match gray images by the descriptor of a name."""
     feature = make_feature(name, options.weights if name == "kd" else None)
     _warm_up(feature)
-    watch = Stopwatch({"detect": detect_seconds})
-    with watch("describe"):
-        (keypoints0, d0), (keypoints1, d1) = (
-            feature.compute(image, found)
-            for image, found in zip((image0, image1), keypoints, strict=True)
-        )
-    with watch("match"):
-        candidates, all_ratios = match_descriptors(d0, d1)
-        kept = all_ratios <= options.ratio
-        matches, ratios = candidates[kept], all_ratios[kept]
-    with watch("homography"):
-        frame = MatchResult(
-            tuple(keypoints0), tuple(keypoints1), matches, ratios,
-            np.zeros(len(matches), bool), None, False,
-        )  # fmt: skip
-        H_0to1, inliers = find_homography(frame.points0, frame.points1, options.threshold)
-    success = H_0to1 is not None and believable(int(inliers.sum()), len(matches))
-    result = MatchResult(
-        frame.keypoints0, frame.keypoints1, matches, ratios, inliers, H_0to1, success
+    result = match(
+        image0,
+        image1,
+        feature,
+        detector=make_detector(options.detector, options.max_keypoints),
+        max_keypoints=options.max_keypoints,
+        ratio=options.ratio,
+        threshold=options.threshold,
     )
-    return Timed(name, feature, result, (candidates, all_ratios), watch.seconds)
+    return Found(name, feature, result)
 
 
 def _warm_up(feature: Any) -> None:
