@@ -13,7 +13,7 @@ from skimage import data
 
 from kd_cv import KDDescriptor, datasets
 from kd_cv.extract import Collection, Extraction, extract, reading
-from kd_cv.frames import from_keypoints
+from kd_cv.frames import MAGNIFICATION, from_keypoints
 from kd_cv.matching import match_descriptors
 from kd_cv.whitening import Statistics, Whitening
 
@@ -257,7 +257,7 @@ def test_changed_settings_are_refused(folder: Path, tmp_path: Path) -> None:
     ):
         with pytest.raises(ValueError, match="has other settings"):
             extract(folder, output, other)
-    with pytest.raises(ValueError, match=r"magnification 12\.0 there and 10\.0 here"):
+    with pytest.raises(ValueError, match=f"magnification {MAGNIFICATION} there and 10.0 here"):
         extract(
             folder,
             output,

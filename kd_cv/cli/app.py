@@ -7,7 +7,9 @@ from typing import Annotated, Any, get_args
 
 import typer
 
+from kd_cv.cli.evaluate import Magnification
 from kd_cv.cli.evaluate import app as evaluate
+from kd_cv.frames import MAGNIFICATION
 
 app = typer.Typer(
     name="kd-cv",
@@ -293,7 +295,7 @@ def export(
     dim: Annotated[int, typer.Option(help="Dimensions that the whitening keeps.")] = 128,
     magnification: Annotated[
         float, typer.Option(help="Side of a patch in keypoint sizes; with --image.")
-    ] = 12.0,
+    ] = MAGNIFICATION,
     scales: Annotated[int, typer.Option(help="Patch sizes to average; with --image.")] = 1,
     as_json: Json = False,
 ) -> None:
@@ -375,10 +377,7 @@ def fit(
     patch_size: Annotated[
         list[int] | None, typer.Option(help="Samples per side, 32 by default; may be repeated.")
     ] = None,
-    magnification: Annotated[
-        float | None,
-        typer.Option(help="Side of a patch in keypoint sizes; KDDescriptor's by default."),
-    ] = None,
+    magnification: Magnification = MAGNIFICATION,
     views: Annotated[int, typer.Option(help="Of each photograph, with its warps.")] = 4,
     max_keypoints: Annotated[int, typer.Option(help="The strongest of each view.")] = 1000,
     workspace: Annotated[

@@ -8,6 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
+from kd_cv.frames import MAGNIFICATION
+
 app = typer.Typer(
     help="Measure descriptors by the paper's protocols.",
     no_args_is_help=True,
@@ -27,10 +29,7 @@ Whitening = Annotated[
 Kernels = Annotated[str, typer.Option("--kernel", help="Of kd: concat, polar, cart; by commas.")]
 PatchSize = Annotated[int, typer.Option(help="Samples per side of kd's patches.")]
 Dim = Annotated[int, typer.Option(help="Dimensions that the whitening keeps.")]
-Magnification = Annotated[
-    float | None,
-    typer.Option(help="Side of a patch in keypoint sizes; KDDescriptor's by default."),
-]
+Magnification = Annotated[float, typer.Option(help="Side of a patch in keypoint sizes.")]
 FitWs = Annotated[
     str | None,
     typer.Option(
@@ -91,7 +90,7 @@ def phototourism(
     chosen = _candidates(descriptors, weights, whitening, kernels, patch_size, dim)
     labelled = pairs_of_set(read_phototourism(data, matches), pairs)  # type: ignore[arg-type]
     with telling("Describing", as_json) as tell:
-        chosen = _with_ws(chosen, fit_ws, dim, patches=(64, _magnification()))
+        chosen = _with_ws(chosen, fit_ws, dim, patches=(64, MAGNIFICATION))
         scores = patch_verification(labelled, chosen, Cache(cache), data.resolve().name, tell)
     test = next((name for name in ("liberty", "notredame", "yosemite") if name in _name(data)), "")
     columns = {train: own for (tested, train), own in paper.FPR95.items() if tested == test}
@@ -177,7 +176,7 @@ def matching(
     kernels: Kernels = "concat",
     patch_size: PatchSize = 32,
     dim: Dim = 128,
-    magnification: Magnification = None,
+    magnification: Magnification = MAGNIFICATION,
     scales: Annotated[int, typer.Option(help="Patch sizes that kd averages over.")] = 1,
     max_keypoints: Annotated[int, typer.Option(help="SIFT keypoints of each image.")] = 1000,
     threshold: Annotated[float, typer.Option(help="Of a correct match, in pixels.")] = 3.0,
@@ -201,7 +200,7 @@ def matching(
 
     chosen = _candidates(
         descriptors, weights, whitening, kernels, patch_size, dim,
-        magnification=_magnification() if magnification is None else magnification,
+        magnification=magnification,
         scales=scales,
     )  # fmt: skip
     sets = warped_images(builtin_photos()) if data is None else read_images(data)
@@ -460,18 +459,11 @@ def _curve_whitening(weights: str | None, kernel: str, patch_size: int) -> tuple
 
     spec = Spec(patch_size, kernel)
     if weights is None and DEFAULT_WEIGHTS not in shipped.names():
-        statistics = scene_statistics(builtin_scenes(), spec, magnification=_magnification())
+        statistics = scene_statistics(builtin_scenes(), spec, magnification=MAGNIFICATION)
         source = "whitening fitted on built-in photographs and their warps"
         return fit_whitening(statistics, spec, {"fitted_on": "built-in photographs"}), source
     name = weights or DEFAULT_WEIGHTS
     return shipped.resolve(name, kernel, patch_size, spec.dim), f"whitening: {name}"
-
-
-def _magnification() -> float:
-    """That of KDDescriptor()."""
-    from kd_cv.feature2d import KDDescriptor
-
-    return KDDescriptor(whitening=None).settings.magnification
 
 
 def _raw_rows(patches: Any, patch_size: int) -> Any:

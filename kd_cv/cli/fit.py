@@ -33,7 +33,7 @@ def fit_command(
     output: Path,
     pairs: PairSource,
     patch_sizes: Sequence[int],
-    magnification: float | None,
+    magnification: float,
     views: int,
     max_keypoints: int,
     workspace: Path | None,
@@ -43,8 +43,6 @@ def fit_command(
     if output.suffix != ".npz":
         raise ValueError(f"{output}: the name of the file of matrices must end in .npz")
     check_writable(output)
-    if magnification is None:
-        magnification = KDDescriptor(whitening=None).settings.magnification
     training, held_out = split_photos(list_photos(photos))
     with plain_warnings(), telling("Fitting", as_json) as tell:
 
