@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ from scipy.fft import idct
 from kd_cv.extract import Collection, Extraction, PathLike, extract, reading
 from kd_cv.files import replacing
 from kd_cv.matching import match_descriptors
+from kd_cv.sfm import camera_mode, largest_model, load_pycolmap, quiet
 
 DIM, NORM = 128, 512.0  # of SIFT in COLMAP
 OFFSET = 42.0  # byte that stands for 0: 2.5 standard deviations of an entry fit below it
@@ -82,8 +82,8 @@ def write_database(
     of more than 128 dimensions are left out; they can be matched with matcher="kd" only. Returns
     the id of each image.
     """
-    pycolmap = _pycolmap()
-    mode = _camera_mode(camera)
+    pycolmap = load_pycolmap()
+    mode = camera_mode(camera)
     with reading(features) as stored, replacing(database) as temporary:
         temporary.unlink()
         pycolmap.Database.open(temporary).close()  # makes the tables
@@ -135,7 +135,7 @@ def match_database(
              "colmap": COLMAP's own, on the bytes in the database
     ratio    largest ratio of the distances to the nearest and the second neighbour
     """
-    pycolmap = _pycolmap()
+    pycolmap = load_pycolmap()
     if matcher not in ("kd", "colmap"):
         raise ValueError(f"matcher must be 'kd' or 'colmap', got {matcher!r}")
     listed = Path(database).with_name("pairs.txt")
@@ -216,7 +216,7 @@ def reconstruct(
 
     >>> print(table([reconstruct("photographs", "workspace")]))
     """
-    _camera_mode(camera)
+    camera_mode(camera)
     extraction = extraction or Extraction()
     collection, workspace = Collection.of(images), Path(workspace)
     workspace.mkdir(parents=True, exist_ok=True)
@@ -224,10 +224,10 @@ def reconstruct(
     summary = extract(collection, features, extraction, overwrite=overwrite, progress=progress)
     names = [name for name in collection.names if name not in summary.skipped]
     wanted = _pairs(pairs, names)
-    with _quiet():
+    with quiet():
         write_database(features, collection.root, database, camera)
         match_database(database, features, wanted, matcher=matcher, ratio=ratio, threads=threads)
-        model = _map(database, collection.root, workspace, threads)
+        model = largest_model(database, collection.root, workspace / "sparse", threads)
     with _opened(database) as target:
         matches = int(target.num_inlier_matches())
     with reading(features) as stored:
@@ -290,63 +290,10 @@ def _pairs(pairs: PathLike | Sequence[Pair] | None, names: Sequence[str]) -> lis
     return listed
 
 
-def _map(database: Path, image_root: Path, workspace: Path, threads: int) -> Any:
-    """The model with the most images, also kept in workspace/sparse; None if there is none."""
-    pycolmap = _pycolmap()
-    options = pycolmap.IncrementalPipelineOptions()
-    options.min_model_size = 3
-    options.num_threads = threads
-    options.random_seed = 0
-    drafts, final = workspace / "mapping", workspace / "sparse"
-    for folder in (drafts, final):
-        shutil.rmtree(folder, ignore_errors=True)
-    drafts.mkdir()
-    models = pycolmap.incremental_mapping(database, image_root, drafts, options=options)
-    best = max(models.values(), key=lambda m: (m.num_reg_images(), m.num_points3D()), default=None)
-    if best is not None:
-        whole = drafts / "best"
-        whole.mkdir()
-        best.write(whole)
-        os.replace(whole, final)
-    shutil.rmtree(drafts)
-    return best
-
-
-def _camera_mode(camera: str) -> Any:
-    modes = _pycolmap().CameraMode
-    choices = {
-        "auto": modes.AUTO,
-        "single": modes.SINGLE,
-        "per-folder": modes.PER_FOLDER,
-        "per-image": modes.PER_IMAGE,
-    }
-    if camera not in choices:
-        raise ValueError(f"camera must be one of {list(choices)}, got {camera!r}")
-    return choices[camera]
-
-
 @contextmanager
 def _opened(database: PathLike) -> Iterator[Any]:
-    handle = _pycolmap().Database.open(database)
+    handle = load_pycolmap().Database.open(database)
     try:
         yield handle
     finally:
         handle.close()
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    logging = _pycolmap().logging
-    level, logging.minloglevel = logging.minloglevel, 2
-    try:
-        yield
-    finally:
-        logging.minloglevel = level
-
-
-def _pycolmap() -> Any:
-    try:
-        import pycolmap
-    except ImportError as error:
-        raise ImportError("COLMAP needs pycolmap: pip install kd-cv[sfm]") from error
-    return pycolmap

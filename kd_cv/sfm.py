@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 import os
 import shutil
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -157,8 +158,7 @@ def reconstruct(
         return pycolmap.Reconstruction(model)
     home.mkdir(parents=True, exist_ok=True)
     database = home / "database.db"
-    level, pycolmap.logging.minloglevel = pycolmap.logging.minloglevel, 2
-    try:
+    with quiet():
         pycolmap.set_random_seed(0)
         for stage in track(("extracting", "matching", "mapping"), "reconstructing", 3, progress):
             if stage == "extracting":
@@ -166,16 +166,11 @@ def reconstruct(
                 extraction.max_image_size = max_image_size
                 extraction.num_threads = threads
                 extraction.sift.max_num_features = max_features
-                mode = {
-                    "auto": pycolmap.CameraMode.AUTO,
-                    "single": pycolmap.CameraMode.SINGLE,
-                    "per-image": pycolmap.CameraMode.PER_IMAGE,
-                }[camera]
                 pycolmap.extract_features(
                     database,
                     folder,
                     image_names=names,
-                    camera_mode=mode,
+                    camera_mode=camera_mode(camera),
                     extraction_options=extraction,
                     device=pycolmap.Device.cpu,
                 )
@@ -186,28 +181,55 @@ def reconstruct(
                     database, matching_options=matching, device=pycolmap.Device.cpu
                 )
             else:
-                mapping = pycolmap.IncrementalPipelineOptions()
-                mapping.min_model_size = 3
-                mapping.max_num_models = 5
-                mapping.extract_colors = False
-                mapping.random_seed = 0
-                mapping.num_threads = threads
-                drafts = home / "mapping"
-                shutil.rmtree(drafts, ignore_errors=True)
-                drafts.mkdir()
-                models = pycolmap.incremental_mapping(database, folder, drafts, options=mapping)
-    finally:
-        pycolmap.logging.minloglevel = level
-    if not models:
+                best = largest_model(
+                    database, folder, model, threads, max_num_models=5, extract_colors=False
+                )
+    if best is None:
         raise ValueError(f"{folder}: no reconstruction, the photographs share too few features")
-    best = max(models.values(), key=lambda m: (m.num_reg_images(), m.num_points3D()))
-    partial = home / "model.partial"
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir()
-    best.write(partial)
-    os.replace(partial, model)
+    return best
+
+
+def largest_model(
+    database: Path, image_root: Path, final: Path, threads: int, **settings: Any
+) -> Any:
+    """The model with the most images, also kept in the folder `final`; None if there is none.
+
+    settings: of pycolmap.IncrementalPipelineOptions.
+    """
+    pycolmap = load_pycolmap()
+    options = pycolmap.IncrementalPipelineOptions()
+    options.min_model_size = 3
+    options.num_threads = threads
+    options.random_seed = 0
+    for name, value in settings.items():
+        setattr(options, name, value)
+    drafts = final.with_name("mapping")
+    for folder in (drafts, final):
+        shutil.rmtree(folder, ignore_errors=True)
+    drafts.mkdir()
+    models = pycolmap.incremental_mapping(database, image_root, drafts, options=options)
+    best = max(models.values(), key=lambda m: (m.num_reg_images(), m.num_points3D()), default=None)
+    if best is not None:
+        whole = drafts / "best"
+        whole.mkdir()
+        best.write(whole)
+        os.replace(whole, final)
     shutil.rmtree(drafts)
     return best
+
+
+def camera_mode(camera: str) -> Any:
+    """How photographs share intrinsics, as pycolmap names it."""
+    modes = load_pycolmap().CameraMode
+    choices = {
+        "auto": modes.AUTO,
+        "single": modes.SINGLE,
+        "per-folder": modes.PER_FOLDER,
+        "per-image": modes.PER_IMAGE,
+    }
+    if camera not in choices:
+        raise ValueError(f"camera must be one of {list(choices)}, got {camera!r}")
+    return choices[camera]
 
 
 def registered_views(model: Any, folder: Path) -> tuple[list[Camera], list[Path]]:
@@ -254,11 +276,23 @@ def pixels_from_rays(lens: Any) -> Callable[[Array], Array]:
     return pixels
 
 
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Only errors of COLMAP are printed."""
+    logging = load_pycolmap().logging
+    level, logging.minloglevel = logging.minloglevel, 2
+    try:
+        yield
+    finally:
+        logging.minloglevel = level
+
+
 def load_pycolmap() -> Any:
+    """pycolmap, or an ImportError that names the extra."""
     try:
         import pycolmap
     except ImportError as error:
-        raise ImportError("structure from motion needs pycolmap: pip install kd-cv[sfm]") from error
+        raise ImportError("reconstruction needs pycolmap: pip install kd-cv[sfm]") from error
     return pycolmap
 
 
