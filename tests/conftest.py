@@ -62,6 +62,17 @@ def keypoints(camera):
     return cv2.SIFT_create(300).detect(camera, None)
 
 
+@pytest.fixture(scope="module")
+def one_torch_thread():
+    """Many small operations: threads would cost more than they bring."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
 @pytest.fixture
 def threads():
     """cv2.setNumThreads, undone after the test."""

@@ -18,16 +18,11 @@ torch = pytest.importorskip("torch")
 from kd_cv import KDModule  # noqa: E402
 from kd_cv.export import FramesModule, export_onnx, halved  # noqa: E402
 
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning"),
+    pytest.mark.usefixtures("one_torch_thread"),
+]
 BATCH = torch.export.Dim.DYNAMIC
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")

@@ -22,6 +22,7 @@ from kd_cv.lafs import (  # noqa: E402
     lafs_from_keypoints,
 )
 
+pytestmark = pytest.mark.usefixtures("one_torch_thread")
 CENTRES = ((150.3, 140.7, 33.0), (90.0, 201.5, 271.0), (200.2, 99.9, 0.0))
 FRAMES = np.array([[x, y, size, a] for x, y, a in CENTRES for size in (1.0, 2.7, 5.0, 8.0)])
 
@@ -35,15 +36,6 @@ def as_batch(*images):
 @pytest.fixture(scope="module")
 def image(camera):
     return as_batch(camera)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    """Many small operations: threads would cost more than they bring."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")

@@ -22,16 +22,8 @@ from torch.utils._pytree import tree_leaves  # noqa: E402
 
 from kd_cv import KDModule, module  # noqa: E402
 
+pytestmark = pytest.mark.usefixtures("one_torch_thread")
 P = 32
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    """Many small operations: threads would cost more than they bring."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")
