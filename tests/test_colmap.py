@@ -45,7 +45,7 @@ def corner(folder: Path, views: int = 5) -> Path:
     texture = np.float32([[0, 0], [599, 0], [599, 449], [0, 449]])
     for i, step in enumerate(np.linspace(-1, 1, views)):
         R, _ = cv2.Rodrigues(np.array([0.02 * step, 0.45 - 0.08 * step, 0.03 * step]))
-        centre = np.array([0.9 * step - 0.6, 0.25 * step**2, -1.2 + 0.3 * step])
+        centre = np.array([1.4 * step - 0.6, 0.6 * step**2, -1.2 + 0.6 * step])
         canvas = np.full((HEIGHT, WIDTH, 3), 90, np.uint8)
         for wall, place in zip(walls, places, strict=True):
             x = (place - centre) @ R @ K.T
@@ -166,7 +166,7 @@ def test_reconstruction(room: Path, tmp_path: Path, matcher: str) -> None:
     row = reconstruct(
         room,
         tmp_path,
-        Extraction(whitened(), 600),
+        Extraction(whitened(), 800),
         matcher=matcher,  # type: ignore[arg-type]
         camera="single",
     )
