@@ -65,7 +65,7 @@ class Material:
         Else matrices without meaning: only the time counts.
         """
         if DEFAULT_WEIGHTS in shipped_names():
-            return {"whitening": DEFAULT_WHITENING or "ws", "weights": DEFAULT_WEIGHTS}
+            return {"whitening": DEFAULT_WHITENING, "weights": DEFAULT_WEIGHTS}
         D = Spec().dim
         U, _ = np.linalg.qr(np.random.default_rng(0).normal(size=(D, DIM)))
         stand_in = Whitening(np.zeros(D, np.float32), U.astype(np.float32), np.ones(D))

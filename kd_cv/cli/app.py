@@ -317,12 +317,11 @@ def export(
     from kd_cv.export import export_onnx
 
     check_writable(output)
-    default = DEFAULT_WHITENING if weights is None else DEFAULT_WHITENING or "ws"
     with Console(stderr=True, quiet=as_json).status("Exporting ..."):
         difference = export_onnx(
             output, image=image, magnification=magnification, scales=scales,
             patch_size=patch_size, kernel=kernel, dim=dim, weights=weights or DEFAULT_WEIGHTS,
-            whitening=default if whitening is None else None if whitening == "none" else whitening,
+            whitening=None if whitening == "none" else whitening or DEFAULT_WHITENING,
         )  # fmt: skip
     if as_json:
         print(json.dumps({"output": str(output.resolve()), "difference": difference}))

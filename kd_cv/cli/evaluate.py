@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from kd_cv.cli.outputs import check_figure
 from kd_cv.frames import MAGNIFICATION
 
 app = typer.Typer(
@@ -22,6 +23,10 @@ Descriptors = Annotated[
 ]
 Weights = Annotated[
     str | None, typer.Option(help="Matrices of kd: shipped names or files, by commas.")
+]
+CurveWeights = Annotated[
+    str | None,
+    typer.Option(help="Matrices: a shipped name or a file; else the shipped or fitted ones."),
 ]
 Whitening = Annotated[
     str | None, typer.Option(help="Of kd: ws, wus, wua, w, pcasqrt, none; by commas.")
@@ -221,9 +226,7 @@ def matching(
 @app.command()
 def shrinkage(
     data: OptionalData = None,
-    weights: Annotated[
-        str | None, typer.Option(help="Matrices: a shipped name or a file; else fitted here.")
-    ] = None,
+    weights: CurveWeights = None,
     patch_size: PatchSize = 64,
     dim: Dim = 128,
     output: Picture = None,
@@ -241,7 +244,7 @@ def shrinkage(
     from kd_cv.cli.tables import print_table, telling
     from kd_cv.evaluate import labelled_pairs, shrinkage_curves
 
-    _check_figure(output)
+    check_figure(output)
     with telling("Measuring", as_json):
         labelled = labelled_pairs(data, patch_size=max(64, patch_size))
         whitening, source = _curve_whitening(weights, "concat", patch_size)
@@ -302,7 +305,7 @@ def eigenvalues(
     from kd_cv.whitening import Statistics, attenuation, eig
     from kd_cv.whitening import shrinkage as shrink
 
-    _check_figure(output)
+    check_figure(output)
     if data is not None and weights is not None:
         raise ValueError("give data or --weights, not both: the eigenvalues are of one of them")
     with telling("Measuring", as_json):
@@ -336,9 +339,7 @@ def eigenvalues(
 @app.command()
 def robustness(
     data: OptionalData = None,
-    weights: Annotated[
-        str | None, typer.Option(help="Matrices: a shipped name or a file; else fitted here.")
-    ] = None,
+    weights: CurveWeights = None,
     whitening: Annotated[str, typer.Option(help="ws, wus, wua, w, pcasqrt or none.")] = "ws",
     patch_size: PatchSize = 64,
     dim: Dim = 128,
@@ -359,7 +360,7 @@ def robustness(
     from kd_cv.feature2d import KDDescriptor
     from kd_cv.spec import KERNELS
 
-    _check_figure(output)
+    check_figure(output)
     variant = None if whitening == "none" else whitening
     if variant is None and weights is not None:
         raise ValueError(f"--whitening none needs no weights, got {weights}")
@@ -410,12 +411,12 @@ def _candidates(
     dim: int,
     **settings: Any,
 ) -> list[Any]:
-    """What the options name. Weights without a whitening mean the default one, or W_S."""
+    """What the options name."""
     from kd_cv.candidates import make_candidates
     from kd_cv.engine import DEFAULT_WEIGHTS, DEFAULT_WHITENING
 
-    default = [DEFAULT_WHITENING or "ws"] if weights else [DEFAULT_WHITENING]
-    variants = [None if v == "none" else v for v in _split(whitening)] if whitening else default
+    names = _split(whitening) if whitening else [DEFAULT_WHITENING]
+    variants = [None if name == "none" else name for name in names]
     return make_candidates(
         _split(descriptors),
         weights=_split(weights) if weights else [DEFAULT_WEIGHTS],
@@ -518,17 +519,6 @@ def _report(
 
 def _print_json(content: Mapping[str, Any]) -> None:
     print(json.dumps(content))
-
-
-def _check_figure(output: Path | None) -> None:
-    from kd_cv.cli.explain import SUFFIXES
-    from kd_cv.cli.outputs import check_writable
-
-    if output is None:
-        return
-    if output.suffix not in SUFFIXES:
-        raise ValueError(f"{output}: unknown kind of figure, expected {', '.join(SUFFIXES)}")
-    check_writable(output)
 
 
 def _draw_curves(output: Path, panels: Mapping[str, Mapping[str, Any]]) -> None:

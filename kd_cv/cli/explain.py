@@ -10,12 +10,10 @@ import numpy as np
 
 from kd_cv.cli.images import check_count, load_pair
 from kd_cv.cli.matcher import Options, run
-from kd_cv.cli.outputs import check_writable
+from kd_cv.cli.outputs import check_figure
 from kd_cv.explain import Explanation, explain
 from kd_cv.frames import as_gray
 from kd_cv.matching import MatchResult
-
-SUFFIXES = (".png", ".pdf", ".svg")
 
 
 def explain_command(
@@ -28,10 +26,7 @@ def explain_command(
 ) -> int:
     """Run `kd-cv explain`; the exit code: 0, or 1 if nothing matches."""
     check_count(photos)
-    if output:
-        if output.suffix not in SUFFIXES:
-            raise ValueError(f"{output}: unknown kind of figure, expected {', '.join(SUFFIXES)}")
-        check_writable(output, photos)
+    check_figure(output, photos)
     pair = load_pair(photos)
     gray0, gray1 = as_gray(pair.image0), as_gray(pair.image1)
     found = run("kd", gray0, gray1, options)

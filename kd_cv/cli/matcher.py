@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kd_cv.cli.detectors import make_detector
-from kd_cv.engine import DEFAULT_WHITENING
 from kd_cv.feature2d import KDDescriptor
 from kd_cv.matching import DESCRIPTORS, MatchResult, as_feature, match
 
@@ -50,7 +49,7 @@ def make_feature(name: str, weights: str | None = None) -> Any:
         return as_feature(name)
     if name != "kd":
         raise ValueError(f"--weights is for the descriptor kd, not for {name}")
-    return KDDescriptor(weights=weights, whitening=DEFAULT_WHITENING or "ws")
+    return KDDescriptor(weights=weights)
 
 
 def run(name: str, image0: NDArray[np.uint8], image1: NDArray[np.uint8], options: Options) -> Found:

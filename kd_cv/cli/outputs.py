@@ -7,6 +7,8 @@ from pathlib import Path
 
 import cv2
 
+FIGURE_SUFFIXES = (".png", ".pdf", ".svg")
+
 
 def check_writable(path: Path, inputs: Sequence[Path] = ()) -> None:
     """Try what `replacing` will do: a file in the folder of `path`, and over none of `inputs`."""
@@ -22,6 +24,16 @@ def check_writable(path: Path, inputs: Sequence[Path] = ()) -> None:
     for given in inputs:
         if path.exists() and given.exists() and os.path.samefile(path, given):
             raise ValueError(f"{path} is one of the photographs: it would be overwritten")
+
+
+def check_figure(path: Path | None, inputs: Sequence[Path] = ()) -> None:
+    """A figure that can be written, if one is asked for."""
+    if path is None:
+        return
+    if path.suffix not in FIGURE_SUFFIXES:
+        kinds = ", ".join(FIGURE_SUFFIXES)
+        raise ValueError(f"{path}: unknown kind of figure, expected {kinds}")
+    check_writable(path, inputs)
 
 
 def check_picture(path: Path) -> None:
