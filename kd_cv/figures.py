@@ -13,17 +13,16 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import cv2
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kd_cv import weights as shipped
-from kd_cv.builders import warp_scene
 from kd_cv.engine import DEFAULT_WEIGHTS, Projection, describe_frames, projection_for
+from kd_cv.evaluate import FIT_PHOTOS, TEST_PHOTOS, builtin_scenes
 from kd_cv.explain import (
     Array,
     Explanation,
@@ -62,9 +61,6 @@ from kd_cv.spec import KERNELS, Spec
 from kd_cv.whitening import Whitening
 
 DIM = 128
-#: Photographs inside scikit-image, by the name of their function in skimage.data.
-FIT_PHOTOS = ("coffee", "chelsea", "rocket", "brick", "gravel", "grass", "coins", "page", "retina")
-TEST_PHOTOS = ("astronaut", "camera")
 
 LABELS = {"polar": "P", "cart": "C", "concat": "PC"}
 WHITENED = {"ws": r"$W_S$", "wua": r"$W_{UA}$", "wus": r"$W_{US}$"}
@@ -154,13 +150,7 @@ class Material:
 
     @cached_property
     def _fitted(self) -> dict[str, Whitening]:
-        scenes = [
-            warp_scene(
-                photograph(name), self.views, frames="projected", jitter="easy",
-                max_keypoints=self.keypoints,
-            )
-            for name in FIT_PHOTOS
-        ]  # fmt: skip
+        scenes = builtin_scenes(FIT_PHOTOS, "easy", self.views, self.keypoints)
         return {
             kernel: Whitening.fit(
                 scene_statistics(scenes, self.spec(kernel), magnification=MAGNIFICATION)
@@ -172,11 +162,7 @@ class Material:
     def pairs(self) -> tuple[Pairs, ...]:
         """Keypoints of photographs that the fit did not see, and of their warps, a little off."""
         found = []
-        for seed, name in enumerate(TEST_PHOTOS):
-            scene = warp_scene(
-                photograph(name), 4, seed, frames="projected", jitter="easy",
-                max_keypoints=self.keypoints,
-            )  # fmt: skip
+        for scene in builtin_scenes(TEST_PHOTOS, "easy", 4, self.keypoints):
             for number, view in enumerate(scene.views[1:], start=1):
                 first, rows = scene.views[0], scene.pairs(0, number)
                 frames = first.frames[rows[:, 0]], view.frames[rows[:, 1]]
@@ -207,19 +193,6 @@ class Material:
             for pairs in self.pairs
         ]
         return np.concatenate(rows).astype(np.float64)
-
-
-@lru_cache(maxsize=16)
-def photograph(name: str) -> NDArray[np.uint8]:
-    """A photograph of scikit-image in gray."""
-    try:
-        from skimage import data
-    except ImportError as error:
-        raise ImportError(
-            "the photographs of the figures need scikit-image: pip install kd-cv[cli]"
-        ) from error
-    image = np.asarray(getattr(data, name)())
-    return image if image.ndim == 2 else np.asarray(cv2.cvtColor(image, cv2.COLOR_RGB2GRAY))
 
 
 def moved_frames(frames: ArrayLike, turn: float, shift: float) -> NDArray[np.float64]:
