@@ -11,7 +11,7 @@ pytest.importorskip("skimage")
 
 DEMOS = sorted((Path(__file__).parent.parent / "demos").glob("*.py"))
 #: What a demo needs beyond the core and scikit-image.
-NEEDS = {"kornia_batch": "kornia", "retrieval": "faiss"}
+NEEDS = {"kornia_pipeline": "kornia", "finetune_whitening": "torch", "retrieval": "faiss"}
 
 
 @pytest.mark.parametrize("demo", DEMOS, ids=lambda path: path.stem)
