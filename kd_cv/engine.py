@@ -187,7 +187,7 @@ def load_fused() -> ModuleType | None:
     except ImportError as error:
         warnings.warn(
             f"Numba cannot be imported ({error}); kd_cv uses its slower NumPy path. "
-            "'pip install numba' makes it about ten times faster.",
+            "'pip install numba' brings the fast one back.",
             stacklevel=2,
         )
         return None
