@@ -20,7 +20,7 @@ from kd_cv.whitening import needs_sqrt, variant_name
 
 DEFAULT_WHITENING: str | None = "ws"
 DEFAULT_WEIGHTS = "multiview"
-CHUNK = 256  # frames a thread takes at a time: what bounds the memory
+CHUNK = 96  # frames a thread takes at a time: what bounds the memory
 Array32 = NDArray[np.float32]
 
 
@@ -199,12 +199,19 @@ def _in_chunks(count: int, work: Callable[[int, int], None]) -> None:
     threads = max(1, cv2.getNumThreads())
     # Small jobs are shared out evenly; a multiple of 16 fills the blocks of the fused kernel.
     size = min(CHUNK, max(16, -(-count // (threads * 16)) * 16))
-    starts = range(0, count, size)
-    if threads == 1 or len(starts) <= 1:
-        for a in starts:
+    starts = iter(range(0, count, size))
+
+    def share() -> None:
+        for a in starts:  # each start goes to whoever comes first
             work(a, min(a + size, count))
+
+    extra = min(threads, -(-count // size)) - 1
+    if extra < 1:
+        share()
         return
-    # A pool per call costs little and survives a fork.
-    with ThreadPoolExecutor(min(threads, len(starts))) as pool:
-        for _ in pool.map(lambda a: work(a, min(a + size, count)), starts):
-            pass
+    # The calling thread works too; a pool per call costs little and survives a fork.
+    with ThreadPoolExecutor(extra) as pool:
+        others = [pool.submit(share) for _ in range(extra)]
+        share()
+        for other in others:
+            other.result()
