@@ -240,8 +240,8 @@ def read_phototourism(
 ) -> PatchSet:
     """Read a Phototourism set (Brown, Hua, Winder): patchesNNNN.bmp, info.txt, m50_*.txt.
 
-    matches: the m50 file that gives the pairs (a name in the folder, or a path). Without it the
-    folder's only m50 file is taken; if there are several, or none, the set has no pairs.
+    matches: the m50 file that gives the pairs (a name in the folder, or an absolute path). Without
+    it the folder's only m50 file is taken; if there are several, or none, the set has no pairs.
     A folder without info.txt is read as unlabelled patches, blank ones dropped.
     """
     folder = _folder(folder)
@@ -278,7 +278,7 @@ def read_phototourism(
         files = sorted(folder.glob("m50_*.txt"))
         if len(files) != 1:
             return PatchSet(patches, point_ids)
-        matches = files[0]
+        matches = files[0].name
     pairs, labels = read_m50(folder / matches, point_ids)
     return PatchSet(patches, point_ids, pairs, labels)
 

@@ -51,3 +51,9 @@ def test_multiview_reproduces_its_recorded_figures():
         fpr95 = score.values["fpr95"]
         assert fpr95 == pytest.approx(recorded[f"liberty_fpr95_{variant}"], abs=0.1)
         assert fpr95 <= {"wua": 8.5, "wus": 9.5, "ws": 6.0}[variant]
+
+
+@pytest.mark.skipif(not LIBERTY.is_dir(), reason="the Liberty patches are not at hand")
+def test_a_patch_set_can_be_read_by_a_relative_path(monkeypatch):
+    monkeypatch.chdir(LIBERTY.parent)
+    assert len(read_phototourism("liberty").pairs) == 982
