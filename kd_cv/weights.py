@@ -122,6 +122,10 @@ def _from_path(
             f"unknown weights {str(path)!r}: shipped are {_listed(names(where))}; "
             "a path must end in .npz or .pth"
         )
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"there is no file of weights {str(path)!r}; shipped are {_listed(names(where))}"
+        )
     state = path.stat()  # a file written anew is read anew
     if path.suffix == ".pth":
         return _pth(path, state.st_mtime_ns, state.st_size)
