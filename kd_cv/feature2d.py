@@ -25,6 +25,7 @@ from kd_cv.engine import (
 from kd_cv.frames import (
     MAGNIFICATION,
     as_detectable,
+    as_float,
     as_gray,
     as_magnification,
     describable,
@@ -36,6 +37,8 @@ KeyPoints = tuple[cv2.KeyPoint, ...]
 
 # Ratio of the largest to the smallest patch for `scales=n`, evenly spread on a log scale.
 SPREAD = 2.56
+MAX_SCALES = 100
+TYPES = (cv2.CV_32F, cv2.CV_8U)
 
 
 @dataclass(frozen=True)
@@ -89,7 +92,7 @@ class KDDescriptor:
         upright: bool = False,
         drop: bool = False,
     ) -> None:
-        if descriptor_type not in (cv2.CV_32F, cv2.CV_8U):
+        if isinstance(descriptor_type, np.ndarray) or descriptor_type not in TYPES:
             raise ValueError(
                 f"descriptor_type must be cv2.CV_32F ({cv2.CV_32F}) or cv2.CV_8U ({cv2.CV_8U}), "
                 f"got {descriptor_type!r}"
@@ -109,7 +112,7 @@ class KDDescriptor:
             dim=int(dim),
             magnification=as_magnification(magnification),
             scales=as_scales(scales),
-            descriptor_type=descriptor_type,
+            descriptor_type=int(descriptor_type),
             upright=bool(upright),
             drop=bool(drop),
         )
@@ -178,7 +181,10 @@ class KDDescriptor:
         """Keypoints of an image, or a tuple of them for each of a list of images."""
         if isinstance(image, list | tuple):
             masks = _as_list(mask, len(image), "masks")
-            return tuple(self.detect(im, m) for im, m in zip(image, masks, strict=True))
+            return tuple(self._detect(im, m) for im, m in zip(image, masks, strict=True))
+        return self._detect(image, mask)
+
+    def _detect(self, image: Any, mask: Any) -> KeyPoints:
         if image is None:
             return ()
         gray = as_gray(image)
@@ -186,7 +192,7 @@ class KDDescriptor:
         if not gray.size:
             return ()
         detector = self._detector if self._detector is not None else cv2.SIFT_create()
-        return tuple(detector.detect(as_detectable(gray), mask))
+        return copy_keypoints(detector.detect(as_detectable(gray), mask))
 
     def compute(self, image: Any, keypoints: Any, descriptors: Any = None) -> tuple[Any, Any]:
         """Keypoints, in their order, and their descriptors (N, D); None if there are none.
@@ -195,7 +201,14 @@ class KDDescriptor:
         shape and type is filled in place.
         """
         if isinstance(image, list | tuple):
-            return self._compute_list(image, keypoints)
+            keypoints = _as_list(keypoints, len(image), "lists of keypoints")
+            results = [self._compute(im, kps) for im, kps in zip(image, keypoints, strict=True)]
+            return tuple(kps for kps, _ in results), tuple(rows for _, rows in results)
+        return self._compute(image, keypoints, descriptors)
+
+    def _compute(self, image: Any, keypoints: Any, descriptors: Any = None) -> tuple[Any, Any]:
+        if isinstance(descriptors, np.ndarray) and not descriptors.flags.writeable:
+            raise ValueError("the array given as descriptors is read-only: it cannot be filled")
         copies = copy_keypoints(keypoints)
         if image is None or not copies:
             return copies, None
@@ -235,11 +248,6 @@ class KDDescriptor:
             descriptors[:] = rows
             return copies, descriptors
         return copies, rows
-
-    def _compute_list(self, images: Sequence[Any], keypoints: Any) -> tuple[Any, Any]:
-        keypoints = _as_list(keypoints, len(images), "lists of keypoints")
-        results = [self.compute(im, kps) for im, kps in zip(images, keypoints, strict=True)]
-        return tuple(kps for kps, _ in results), tuple(rows for _, rows in results)
 
     def detectAndCompute(
         self,
@@ -371,15 +379,19 @@ def as_scales(scales: int | Sequence[float]) -> tuple[float, ...]:
     (0.625, 1.0, 1.6)
     """
     if isinstance(scales, int | np.integer) and not isinstance(scales, bool):
-        if scales < 1:
-            raise ValueError(f"scales must be at least 1, got {scales}")
+        if not 1 <= scales <= MAX_SCALES:
+            raise ValueError(f"scales must be from 1 to {MAX_SCALES}, got {scales}")
         if scales == 1:
             return (1.0,)
         exponents = np.linspace(-0.5, 0.5, int(scales))
         return tuple(np.round(SPREAD**exponents, 6).tolist())
-    factors = tuple(float(factor) for factor in scales)  # type: ignore[union-attr]
-    if not factors or not all(np.isfinite(f) and f > 0 for f in factors):
-        raise ValueError(f"scales must be a count or positive factors, got {scales!r}")
+    if isinstance(scales, str) or not isinstance(scales, Sequence | np.ndarray):
+        raise TypeError(f"scales must be a count or positive factors, got {scales!r}")
+    factors = tuple(as_float(factor, "a factor of scales") for factor in scales)
+    if not 1 <= len(factors) <= MAX_SCALES or not all(np.isfinite(f) and f > 0 for f in factors):
+        raise ValueError(
+            f"scales must be a count or positive factors, at most {MAX_SCALES}, got {scales!r}"
+        )
     return factors
 
 
@@ -407,9 +419,11 @@ def copy_keypoints(keypoints: Any) -> KeyPoints:
     try:
         # OpenCV hands back copies of the keypoints when the image is empty: no Python loop.
         copies, _ = _copier().compute(None, keypoints)
-    except (cv2.error, TypeError) as error:
+    except (cv2.error, TypeError, SystemError) as error:  # SystemError: a sequence that raises
         kind = type(keypoints).__name__
         raise TypeError(f"keypoints must be a sequence of cv2.KeyPoint, got {kind}") from error
+    if None in keypoints:  # to OpenCV, a keypoint of size 0
+        raise TypeError("keypoints must be a sequence of cv2.KeyPoint, got None among them")
     return tuple(copies)
 
 

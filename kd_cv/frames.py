@@ -23,6 +23,9 @@ from numpy.typing import NDArray
 MAGNIFICATION = 15.0
 #: The same, by the name of the convention that uses it.
 MAGNIFICATIONS = {"sift": 6.0, "extract_patches": 10.0, "kornia": 12.0}
+#: Longest side of an image, and of a patch, in pixels: float32, in which OpenCV's keypoints and the
+#: samples of a patch have their positions, tells no more pixels apart.
+MAX_SIDE = 2**24
 
 Frames = NDArray[np.float64]
 
@@ -36,10 +39,20 @@ def as_magnification(magnification: float | str) -> float:
                 f"{list(MAGNIFICATIONS)}"
             )
         return MAGNIFICATIONS[magnification]
-    value = float(magnification)
+    value = as_float(magnification, "magnification")
     if not (np.isfinite(value) and value > 0):
         raise ValueError(f"magnification must be positive and finite, got {magnification!r}")
     return value
+
+
+def as_float(value: Any, name: str) -> float:
+    """A number as float, infinite if it is too large for one; TypeError for all else."""
+    try:
+        return float(value)
+    except OverflowError:
+        return np.inf
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{name} must be a number, got {value!r}") from error
 
 
 def as_gray(image: Any) -> NDArray[Any]:
@@ -51,18 +64,26 @@ def as_gray(image: Any) -> NDArray[Any]:
     """
     if isinstance(image, cv2.UMat):
         image = image.get()
+        if image is None:  # a UMat without pixels
+            return np.zeros((0, 0), dtype=np.uint8)
     if not isinstance(image, np.ndarray):
         raise TypeError(f"an image must be a NumPy array or cv2.UMat, got {type(image).__name__}")
+    image = np.asarray(image)  # the pixels of a masked array too: its mask would hide its NaN
     if image.ndim not in (2, 3) or (image.ndim == 3 and image.shape[2] not in (1, 3, 4)):
         raise ValueError(
             f"an image must have shape (H, W), (H, W, 1), (H, W, 3) or (H, W, 4), got {image.shape}"
         )
-    if image.dtype == np.uint16:
+    if max(image.shape[:2]) > MAX_SIDE:
+        raise ValueError(f"a side of an image must be at most {MAX_SIDE}, got {image.shape}")
+    if image.dtype.kind == "u" and image.dtype.itemsize == 2:  # in either byte order
         image = image.astype(np.float32) / np.float32(65535)
     elif image.dtype.kind == "f":
-        image = image.astype(np.float32, copy=False)
+        with np.errstate(over="ignore"):  # what float32 cannot hold is infinite
+            image = image.astype(np.float32, copy=False)
         if not np.isfinite(image).all():
-            raise ValueError("a float image must not contain NaN or infinity")
+            raise ValueError(
+                "a float image must not contain NaN or infinity, nor what float32 cannot hold"
+            )
     elif image.dtype != np.uint8:
         raise TypeError(f"an image must be uint8, uint16 or float, got {image.dtype}")
     if image.size == 0:
@@ -116,16 +137,22 @@ def radians(angle: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def describable(frames: Frames, shape: tuple[int, int], magnification: float) -> NDArray[np.bool_]:
-    """Which frames have a patch that overlaps an image of `shape` (H, W): (N,)."""
+    """Which frames have a patch that overlaps an image of `shape` (H, W): (N,).
+
+    A patch of more than MAX_SIDE pixels, or less than 1 / MAX_SIDE, is none.
+    """
     height, width = shape
     finite = np.asarray(np.isfinite(frames).all(axis=1))
     x, y, size, angle = np.where(finite[:, None], frames, 0.0).T
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):  # any float may come
+        side = magnification * size
+    sensible = finite & (side >= 1 / MAX_SIDE) & (side <= MAX_SIDE)
     turn = radians(angle)
-    reach = 0.5 * magnification * size * (np.abs(np.cos(turn)) + np.abs(np.sin(turn)))
+    reach = 0.5 * np.where(sensible, side, 0.0) * (np.abs(np.cos(turn)) + np.abs(np.sin(turn)))
     overlaps = (
         (x + reach > -0.5)
         & (y + reach > -0.5)
         & (x - reach < width - 0.5)
         & (y - reach < height - 0.5)
     )
-    return finite & (size > 0) & overlaps
+    return sensible & overlaps

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from kd_cv.detectors import strongest
 from kd_cv.feature2d import KDDescriptor, KeyPoints
+from kd_cv.frames import as_float
 
 DESCRIPTORS = ("kd", "sift", "rootsift")
 STEPS = ("detect", "describe", "match", "homography")
@@ -87,8 +88,17 @@ def match(
     >>> result.success, result.H_0to1
     """
     feature = as_feature(descriptor)
-    if max_keypoints is not None and max_keypoints < 1:
-        raise ValueError(f"max_keypoints must be at least 1, got {max_keypoints}")
+    if detector is not None and not callable(getattr(detector, "detect", None)):
+        raise TypeError(f"detector must have a method detect, got {type(detector).__name__}")
+    if max_keypoints is not None:
+        if isinstance(max_keypoints, bool) or not isinstance(max_keypoints, int | np.integer):
+            raise TypeError(f"max_keypoints must be an int, got {max_keypoints!r}")
+        if max_keypoints < 1:
+            raise ValueError(f"max_keypoints must be at least 1, got {max_keypoints}")
+    if not 0 < as_float(ratio, "ratio") <= 1:
+        raise ValueError(f"ratio must be above 0 and at most 1, got {ratio}")
+    if not 0 < as_float(threshold, "threshold") < np.inf:
+        raise ValueError(f"threshold must be positive and finite, got {threshold}")
     seconds = dict.fromkeys(STEPS, 0.0)
     (keypoints0, d0), (keypoints1, d1) = (
         _extract(feature, detector, image, max_keypoints, seconds) for image in (image0, image1)
@@ -115,13 +125,11 @@ def match(
 
 def as_feature(descriptor: Any) -> Any:
     """The object behind a name; an object with detectAndCompute stays as it is."""
-    if descriptor == "kd":
-        return KDDescriptor()
-    if descriptor == "sift":
-        return cv2.SIFT_create()
-    if descriptor == "rootsift":
-        return RootSIFT()
-    if not callable(getattr(descriptor, "detectAndCompute", None)):
+    makers = dict(zip(DESCRIPTORS, (KDDescriptor, cv2.SIFT_create, RootSIFT), strict=True))
+    if isinstance(descriptor, str) and descriptor in makers:
+        return makers[descriptor]()
+    describes = callable(getattr(descriptor, "detectAndCompute", None))
+    if isinstance(descriptor, type) or not describes:
         raise ValueError(
             f"unknown descriptor {descriptor!r}: expected one of {list(DESCRIPTORS)} or an object "
             "with detectAndCompute"
@@ -166,6 +174,8 @@ def match_descriptors(
     d0, d1 = np.asarray(d0), np.asarray(d1)
     if d0.ndim != 2 or d1.ndim != 2 or d0.shape[1] != d1.shape[1]:
         raise ValueError(f"expected d0 (N0, D) and d1 (N1, D), got {d0.shape} and {d1.shape}")
+    if any(d.dtype.kind not in "fiu" or not np.isfinite(d).all() for d in (d0, d1)):
+        raise ValueError(f"descriptors must be finite numbers, got {d0.dtype} and {d1.dtype}")
     rows0, rows1 = (np.flatnonzero(np.any(d, axis=1)) for d in (d0, d1))
     if not len(rows0) or not len(rows1):
         return _no_matches()

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kd_cv import KDDescriptor
+from kd_cv import KDDescriptor, engine
 from kd_cv.feature2d import as_scales, as_uint8
-from kd_cv.frames import from_keypoints, to_keypoints
+from kd_cv.frames import describable, from_keypoints, to_keypoints
 
 OPENCV = int(cv2.__version__.split(".")[0])
 
@@ -110,6 +110,13 @@ def test_another_buffer_is_silently_replaced(both, camera, keypoints, shape, dty
     assert rows is not buffer and not buffer.any() and is_table(rows, len(keypoints), both)
 
 
+def test_a_read_only_buffer_is_refused(both, camera, keypoints):
+    buffer = np.zeros((len(keypoints), both.descriptorSize()), np.float32)
+    buffer.flags.writeable = False
+    with pytest.raises((cv2.error, ValueError), match=r"read-?only"):
+        both.compute(camera, keypoints, buffer)
+
+
 @pytest.mark.parametrize("nothing", [[], (), None])
 def test_no_keypoints(both, camera, nothing):
     assert both.compute(camera, nothing) == ((), None)
@@ -125,6 +132,11 @@ def test_no_image(both, image, keypoints):
 def test_detect_and_compute_of_no_image(both):
     with pytest.raises((cv2.error, TypeError)):
         both.detectAndCompute(None, None)
+
+
+def test_an_empty_umat(kd, keypoints):
+    kept, rows = kd.compute(cv2.UMat(), keypoints)
+    assert unchanged(kept, keypoints) and rows is None and kd.detect(cv2.UMat()) == ()
 
 
 def test_one_pixel(kd):
@@ -342,6 +354,13 @@ def test_float_and_16_bit_images_are_an_extension(sift, camera, keypoints):
         assert [values(k) for k in found] == [values(k) for k in kd.detect(camera)]
 
 
+def test_the_byte_order_does_not_matter(camera, keypoints):
+    kd = KDDescriptor()
+    for dtype in ("u2", "f4", "f8"):
+        little, big = (camera.astype(order + dtype) for order in "<>")
+        assert np.array_equal(kd.compute(big, keypoints)[1], kd.compute(little, keypoints)[1])
+
+
 def test_the_image_and_the_keypoints_are_not_changed(kd, camera, keypoints):
     image, before = camera.copy(), [values(k) for k in keypoints]
     kd.compute(image, keypoints)
@@ -362,6 +381,9 @@ def test_the_image_and_the_keypoints_are_not_changed(kd, camera, keypoints):
         (np.zeros((50, 50), bool), TypeError, "uint8, uint16 or float, got bool"),
         (np.full((50, 50), np.nan), ValueError, "NaN or infinity"),
         (np.full((50, 50), np.inf, np.float32), ValueError, "NaN or infinity"),
+        (np.full((50, 50), 1e300), ValueError, "nor what float32 cannot hold"),
+        (np.ma.masked_invalid(np.full((50, 50), np.nan)), ValueError, "NaN or infinity"),
+        (np.broadcast_to(np.uint8(0), (1, 2**24 + 1)), ValueError, "at most 16777216, got"),
     ],
 )
 def test_what_is_no_image_is_refused_with_a_reason(kd, keypoints, image, error, message):
@@ -381,6 +403,34 @@ def test_what_is_no_keypoint_is_refused(kd, sift, camera, wrong):
     name = type(wrong).__name__
     with pytest.raises(TypeError, match=rf"must be a sequence of cv2\.KeyPoint, got {name}"):
         kd.compute(camera, wrong)
+
+
+def test_none_among_the_keypoints_is_refused(kd, sift, camera, keypoints):
+    assert len(sift.compute(camera, [None])[0]) == 1  # a trap: a keypoint of size 0
+    with pytest.raises(TypeError, match="got None among them"):
+        kd.compute(camera, [keypoints[0], None])
+
+
+def test_a_sequence_that_raises_is_refused(kd, camera):
+    class Broken:
+        def __len__(self):
+            return 3
+
+        def __getitem__(self, index):
+            raise RuntimeError("broken")
+
+    with pytest.raises(TypeError, match=r"must be a sequence of cv2\.KeyPoint, got Broken"):
+        kd.compute(camera, Broken())
+
+
+def test_a_list_in_a_list_is_no_image(kd, camera, keypoints):
+    endless = []
+    endless.append(endless)
+    for images in ([[camera]], endless):
+        with pytest.raises(TypeError, match=r"NumPy array or cv2\.UMat, got list"):
+            kd.detect(images)
+        with pytest.raises(TypeError, match=r"NumPy array or cv2\.UMat, got list"):
+            kd.compute(images, [keypoints])
 
 
 # What it says of itself ---------------------------------------------------------------------------
@@ -441,10 +491,17 @@ def test_repr_names_the_settings(fitted):
         ({"dim": 0}, ValueError, "dim must be a positive int, got 0"),
         ({"magnification": -1}, ValueError, "magnification must be positive and finite, got -1"),
         ({"magnification": "orb"}, ValueError, "unknown magnification 'orb'.*'sift'"),
-        ({"scales": 0}, ValueError, "scales must be at least 1, got 0"),
+        ({"magnification": None}, TypeError, "magnification must be a number, got None"),
+        ({"magnification": 10**400}, ValueError, "magnification must be positive and finite"),
+        ({"scales": 0}, ValueError, "scales must be from 1 to 100, got 0"),
+        ({"scales": 10**9}, ValueError, "scales must be from 1 to 100, got 1000000000"),
+        ({"scales": 2.5}, TypeError, r"scales must be a count or positive factors, got 2\.5"),
+        ({"scales": "abc"}, TypeError, "scales must be a count or positive factors, got 'abc'"),
+        ({"scales": ["a"]}, TypeError, "a factor of scales must be a number, got 'a'"),
         ({"scales": ()}, ValueError, "scales must be a count or positive factors"),
         ({"scales": (1.0, -2.0)}, ValueError, "scales must be a count or positive factors"),
         ({"descriptor_type": cv2.CV_64F}, ValueError, r"descriptor_type must be cv2\.CV_32F"),
+        ({"descriptor_type": np.zeros(2)}, ValueError, r"descriptor_type must be cv2\.CV_32F"),
         ({"nonsense": 1}, TypeError, "nonsense"),
     ],
 )
@@ -538,6 +595,38 @@ def test_drop_leaves_them_out(camera, keypoints, fitted, whitening):
     assert feature.compute(camera, hopeless) == ((), None)
     flat = np.full_like(camera, 9)
     assert feature.compute(flat, keypoints) == ((), None)
+
+
+@pytest.mark.parametrize(
+    "settings, size",
+    [
+        ({"magnification": 1e60}, 5.0),
+        ({"magnification": 1e308}, 1e38),
+        ({"magnification": 1e308, "scales": (10.0,)}, 5.0),
+        ({"scales": (1e300,)}, 0.0),
+        ({"magnification": 5e-324}, 0.1),
+        ({"patch_size": 16}, 3.4e38),
+    ],
+)
+def test_patches_out_of_all_proportion_give_zero_rows(camera, keypoints, settings, size):
+    feature = KDDescriptor(**settings)
+    for image in (camera, camera[:1], camera[:, :1]):
+        kept, rows = feature.compute(image, [cv2.KeyPoint(0.0, 0.0, size)])
+        assert len(kept) == 1 and is_table(rows, 1, feature) and not rows.any()
+
+
+def test_the_largest_patch_is_described_on_both_paths(camera, monkeypatch):
+    largest = cv2.KeyPoint(200.0, 250.0, 2.0**20)
+    assert describable(from_keypoints([largest]), camera.shape, 16.0).all()
+    kd = KDDescriptor(magnification=16.0)
+    for image in (camera[:, :300], camera[:1], camera[:, :1]):
+        rows = [kd.compute(image, [largest])[1]]
+        with monkeypatch.context() as patch:
+            patch.setattr(engine, "load_fused", lambda: None)
+            rows.append(kd.compute(image, [largest])[1])
+        assert np.isfinite(rows).all()
+        assert rows[0].any() == rows[1].any()
+        np.testing.assert_allclose(*rows, atol=1e-3)
 
 
 def test_a_patch_across_the_border_is_described(kd, camera):

@@ -118,6 +118,14 @@ def test_descriptors_of_different_kinds_are_refused():
         match_descriptors(np.ones(8), np.ones((3, 8)))
 
 
+@pytest.mark.parametrize("wrong", [np.nan, np.inf, 1j, None, "a"])
+def test_descriptors_that_are_no_finite_numbers_are_refused(wrong):
+    good, bad = np.ones((3, 8)), np.full((3, 8), wrong)
+    for pair in ((good, bad), (bad, good)):
+        with pytest.raises(ValueError, match=f"must be finite numbers, got .*{bad.dtype}"):
+            match_descriptors(*pair)
+
+
 # RootSIFT -----------------------------------------------------------------------------------------
 
 
@@ -288,7 +296,28 @@ def test_failure_fills_the_same_result(camera, photographs, descriptor):
 
 
 def test_unknown_descriptor_lists_the_known():
-    for wrong in ("surf", None, 3, object()):
+    for wrong in ("surf", None, 3, object(), np.zeros(2), KDDescriptor):
         with pytest.raises(ValueError, match=r"unknown descriptor .*\['kd', 'sift', 'rootsift'\]"):
             kd_cv.match(np.zeros((9, 9), np.uint8), np.zeros((9, 9), np.uint8), wrong)
     assert isinstance(as_feature("kd"), KDDescriptor)
+
+
+@pytest.mark.parametrize(
+    "options, error, message",
+    [
+        ({"detector": "sift"}, TypeError, "detector must have a method detect, got str"),
+        ({"max_keypoints": 0}, ValueError, "max_keypoints must be at least 1, got 0"),
+        ({"max_keypoints": 1.5}, TypeError, r"max_keypoints must be an int, got 1\.5"),
+        ({"max_keypoints": True}, TypeError, "max_keypoints must be an int, got True"),
+        ({"ratio": 0}, ValueError, "ratio must be above 0 and at most 1, got 0"),
+        ({"ratio": np.nan}, ValueError, "ratio must be above 0 and at most 1, got nan"),
+        ({"ratio": "high"}, TypeError, "ratio must be a number, got 'high'"),
+        ({"threshold": -1.0}, ValueError, r"threshold must be positive and finite, got -1\.0"),
+        ({"threshold": np.inf}, ValueError, "threshold must be positive and finite, got inf"),
+        ({"threshold": None}, TypeError, "threshold must be a number, got None"),
+    ],
+)
+def test_wrong_options_are_refused_with_a_reason(options, error, message):
+    image = np.zeros((9, 9), np.uint8)
+    with pytest.raises(error, match=message):
+        kd_cv.match(image, image, **options)
