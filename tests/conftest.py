@@ -65,8 +65,7 @@ def keypoints(camera):
 @pytest.fixture(scope="module")
 def one_torch_thread():
     """Many small operations: threads would cost more than they bring."""
-    import torch
-
+    torch = pytest.importorskip("torch")
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
