@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import pickle
 import shutil
@@ -33,6 +34,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path, PurePosixPath
+from threading import Thread
 from typing import Any
 
 import cv2
@@ -54,6 +56,7 @@ SETTINGS = "kd_cv"  # the root attribute that holds the settings as JSON
 
 PathLike = str | os.PathLike[str]
 Arrays = dict[str, NDArray[Any]]
+Decoded = tuple[NDArray[np.uint8] | str, float]  # see `decode`
 
 
 # --------------------------------------------------------------------------------------- settings
@@ -279,25 +282,33 @@ class Report:
 
 
 def batches(collection: Collection, names: Sequence[str], folder: Path) -> list[Batch]:
-    """Cut the names into batches; a later run with the same names finds the same batches."""
-    size = min(MAX_BATCH, max(1, len(names) // 64))
-    parts = []
-    for start in range(0, len(names), size):
+    """Cut the names into batches; a later run with the same names finds the same batches.
+
+    They get smaller towards the end, so that all workers finish at about the same time.
+    """
+    parts: list[Batch] = []
+    start = 0
+    while start < len(names):
+        size = min(MAX_BATCH, max(1, (len(names) - start) // 64))
         own = tuple(names[start : start + size])
         digest = hashlib.sha256(_json(own).encode()).hexdigest()[:24]
         parts.append(Batch(collection.root, own, folder / f"{digest}.h5"))
+        start += size
     return parts
 
 
-def run_batch(batch: Batch, extraction: Extraction) -> Report:
-    """Extract a batch into its partial file, unless that is there already."""
+def run_batch(batch: Batch, extraction: Extraction, first: Future[Decoded] | None = None) -> Report:
+    """Extract a batch into its partial file, unless that is there already.
+
+    first  its first image, if somebody has begun to decode it
+    """
     h5py = _h5py()
     report = finished(batch)
     if report:
         return report
     clock, skipped, keypoints = Clock(), {}, 0
     with replacing(batch.part) as temporary, h5py.File(temporary, "w") as file:
-        for name, image in ahead(batch, clock):
+        for name, image in ahead(batch, clock, first):
             if isinstance(image, str):
                 skipped[name] = image
                 continue
@@ -328,23 +339,29 @@ def finished(batch: Batch) -> Report | None:
     return None
 
 
-def ahead(batch: Batch, clock: Clock) -> Iterator[tuple[str, NDArray[np.uint8] | str]]:
+def ahead(
+    batch: Batch, clock: Clock, first: Future[Decoded] | None = None
+) -> Iterator[tuple[str, NDArray[np.uint8] | str]]:
     """Name and gray image, or the reason why there is none; the next one is decoded meanwhile."""
-
-    def load(name: str) -> NDArray[np.uint8] | str:
-        with clock("decode"):
-            try:
-                return read_gray(batch.root / name)
-            except (ValueError, OSError) as error:
-                return _reason(batch.root / name, error)
-
     with ThreadPoolExecutor(1) as reader:
-        image = load(batch.names[0])
-        for name, after in zip(batch.names, [*batch.names[1:], None], strict=True):
-            following = reader.submit(load, after) if after is not None else None
+        coming = first or reader.submit(decode, batch.root / batch.names[0])
+        for name, after in zip(batch.names, (*batch.names[1:], None), strict=True):
+            image, seconds = coming.result()
+            clock.seconds["decode"] += seconds
+            if after is not None:
+                coming = reader.submit(decode, batch.root / after)
             yield name, image
-            if following is not None:
-                image = following.result()
+
+
+def decode(path: Path) -> Decoded:
+    """The gray image of a file, or why there is none, and the processor seconds it took."""
+    start = time.thread_time()
+    image: NDArray[np.uint8] | str
+    try:
+        image = read_gray(path)
+    except (ValueError, OSError) as error:
+        image = _reason(path, error)
+    return image, time.thread_time() - start
 
 
 def _reason(path: Path, error: Exception) -> str:
@@ -462,7 +479,8 @@ def extract(
         run = runner or on_threads(workers)
         for report in shown(run(plan, extraction), len(todo), progress):
             totals = _sum(totals, report)
-        _assemble(output, partial, plan, text)
+        if totals.done or totals.kept or not output.exists():
+            _assemble(output, partial, plan, text)
     if partial.exists():
         shutil.rmtree(partial)
     return Summary(
@@ -482,17 +500,22 @@ def on_threads(workers: int) -> Runner:
     """Run batches on threads, an image each: OpenCV and the descriptor release the GIL."""
 
     def run(plan: Sequence[Batch], extraction: Extraction) -> Iterator[Report]:
-        extraction.feature.compute(np.zeros((64, 64), np.uint8), [cv2.KeyPoint(32, 32, 8, 0)])
         threads = cv2.getNumThreads()
         cv2.setNumThreads(1)  # one image a core needs no further threads
-        pool = ThreadPoolExecutor(workers)
+        pool, readers = ThreadPoolExecutor(workers), ThreadPoolExecutor(workers)
+        # The compiled code is loaded while the first images are decoded and detected in.
+        loading = Thread(target=load_compiled, args=(extraction,))
+        loading.start()
         waiting = iter(plan)
         running: set[Future[Report]] = set()
         try:
             while True:
-                # A few more than the workers: a million batches need not exist at once.
+                # A few more than the workers: a million batches need not exist at once, and of
+                # those that wait the first image is decoded.
                 while len(running) < 2 * workers and (batch := next(waiting, None)):
-                    running.add(pool.submit(run_batch, batch, extraction))
+                    path = batch.root / batch.names[0]
+                    first = None if batch.part.exists() else readers.submit(decode, path)
+                    running.add(pool.submit(run_batch, batch, extraction, first))
                 if not running:
                     return
                 ready, running = wait(running, return_when=FIRST_COMPLETED)
@@ -500,9 +523,16 @@ def on_threads(workers: int) -> Runner:
                     yield future.result()
         finally:
             pool.shutdown(cancel_futures=True)
+            readers.shutdown(cancel_futures=True)
+            loading.join()
             cv2.setNumThreads(threads)
 
     return run
+
+
+def load_compiled(extraction: Extraction) -> None:
+    """Have Numba's code at hand, which takes about half a second once."""
+    extraction.feature.compute(np.zeros((64, 64), np.uint8), [cv2.KeyPoint(32, 32, 8, 0)])
 
 
 def cores() -> int:
@@ -513,16 +543,28 @@ def cores() -> int:
 
 
 def shown(reports: Iterable[Report], total: int, progress: bool) -> Iterator[Report]:
-    """The reports, with a line of progress on stderr."""
-    start, count = time.perf_counter(), 0
+    """The reports, with a line of progress on stderr: the rate is that of this run alone."""
+    start, count, now = time.perf_counter(), 0, 0
     for report in reports:
         yield report
+        now += report.done + len(report.skipped)
         count += report.done + report.kept + len(report.skipped)
         if progress:
-            rate = count / (time.perf_counter() - start)
-            left = time.strftime("%H:%M:%S", time.gmtime((total - count) / rate))
-            line = f"\r{count}/{total} images, {rate:.1f}/s, {left} left"
-            print(line, end="\n" if count == total else "", file=sys.stderr, flush=True)
+            rate = now / (time.perf_counter() - start)
+            left = f", {duration((total - count) / rate)} left" if rate else ""
+            line = f"{count}/{total} images, {rate:.1f}/s{left}"
+            end = "\n" if count == total else ""
+            print(f"\r{line:<60}", end=end, file=sys.stderr, flush=True)  # covers a longer line
+
+
+def duration(seconds: float) -> str:
+    """Hours, minutes and seconds, however many hours.
+
+    >>> duration(90061.5)
+    '25:01:02'
+    """
+    minutes, rest = divmod(math.ceil(seconds), 60)
+    return f"{minutes // 60}:{minutes % 60:02}:{rest:02}"
 
 
 def _sum(a: Report, b: Report) -> Report:
@@ -580,6 +622,8 @@ def _assemble(output: Path, partial: Path, plan: Sequence[Batch], text: str) -> 
                 for name in batch.names:
                     if name in part:
                         part.copy(part[name], file, name)
+    with open(whole, "rb+") as file:
+        os.fsync(file)  # the partial files are removed next: it must be on the disk
     os.replace(whole, output)
 
 

@@ -2,7 +2,12 @@
 
 import multiprocessing
 import random
+import re
+import subprocess
+import sys
+import threading
 import time
+from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 
@@ -12,7 +17,19 @@ import pytest
 from skimage import data
 
 from kd_cv import KDDescriptor, datasets
-from kd_cv.extract import Collection, Extraction, extract, reading
+from kd_cv.extract import (
+    STAGES,
+    Batch,
+    Collection,
+    Extraction,
+    Report,
+    batches,
+    duration,
+    extract,
+    on_threads,
+    reading,
+    shown,
+)
 from kd_cv.frames import MAGNIFICATION, from_keypoints
 from kd_cv.matching import match_descriptors
 from kd_cv.whitening import Statistics, Whitening
@@ -224,6 +241,10 @@ def test_what_cannot_be_read_is_skipped_and_said(
     (folder / "cut.jpg").write_bytes(whole)
     again = extract(folder, tmp_path / "f.h5", SMALL)
     assert (again.done, again.kept, len(again.skipped)) == (1, 7, 3)
+    state = (tmp_path / "f.h5").stat()
+    again = extract(folder, tmp_path / "f.h5", SMALL)
+    assert (again.done, again.kept, len(again.skipped)) == (0, 8, 3)
+    assert (tmp_path / "f.h5").stat() == state  # nothing to add, so not touched
 
 
 def test_missing_image_of_a_list(folder: Path, tmp_path: Path) -> None:
@@ -280,6 +301,92 @@ def test_number_of_workers_does_not_matter(folder: Path, tmp_path: Path) -> None
     assert (tmp_path / "1.h5").read_bytes() == (tmp_path / "3.h5").read_bytes()
     assert cv2.getNumThreads() == threads
     assert not list(tmp_path.glob("*.partial"))
+
+
+def test_batches_shrink_towards_the_end(tmp_path: Path) -> None:
+    names = tuple(f"{i}.jpg" for i in range(3000))
+    plan = batches(Collection(tmp_path, names), names, tmp_path)
+    sizes = [len(batch.names) for batch in plan]
+    assert sizes == sorted(sizes, reverse=True) and sizes[0] == 16 and sizes[-100:] == [1] * 100
+    assert [name for batch in plan for name in batch.names] == list(names)
+    assert len({batch.part for batch in plan}) == len(plan)
+    assert plan == batches(Collection(tmp_path, names), names, tmp_path)
+
+
+@pytest.mark.parametrize("size", [1, 6], ids=["batches of one", "one batch"])
+def test_images_are_decoded_ahead(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    """While an image is worked on, the next one is decoded, in the same batch or not."""
+    decoded = threading.Semaphore(0)
+    behind: list[bool] = []
+
+    def read(path: Path) -> np.ndarray:
+        image = gray(path)
+        decoded.release()
+        return image
+
+    def features(self, image, clock):  # type: ignore[no-untyped-def]
+        if len(behind) < 5:  # the last has no next one
+            behind.append(decoded.acquire(timeout=20))
+        return original(self, image, clock)
+
+    original = Extraction.features
+    monkeypatch.setattr("kd_cv.extract.read_gray", read)
+    monkeypatch.setattr(Extraction, "features", features)
+    collection = Collection.of(folder)
+    plan = [
+        Batch(folder, collection.names[i : i + size], tmp_path / f"{i}.h5")
+        for i in range(0, 6, size)
+    ]
+    decoded_first = threading.Thread(target=decoded.acquire)  # the first image is not "next"
+    decoded_first.start()
+    reports = list(on_threads(1)(plan, SMALL))
+    decoded_first.join()
+    assert behind == [True] * 5
+    assert sum(report.done for report in reports) == 6
+    assert all(report.seconds["decode"] > 0 for report in reports)
+
+
+def test_progress_tells_the_rate_and_the_time_left(capsys: pytest.CaptureFixture[str]) -> None:
+    idle = dict.fromkeys(STAGES, 0.0)
+    kept, done = Report(0, 9, {}, idle, kept=90), Report(4, 9, {"a": "empty file"}, idle)
+
+    def reports() -> Iterator[Report]:
+        yield kept
+        for _ in range(2):
+            time.sleep(0.25)
+            yield done
+
+    assert list(shown(reports(), 100, progress=True)) == [kept, done, done]
+    lines = [line.strip() for line in capsys.readouterr().err.split("\r")]
+    assert lines[:2] == ["", "90/100 images, 0.0/s"]  # those that were there say nothing
+    assert re.fullmatch(r"95/100 images, [\d.]+/s, 0:00:0\d left", lines[2])
+    assert 5 < float(lines[2].split()[2].split("/")[0]) < 21
+    assert lines[3].startswith("100/100 images, ") and lines[3].endswith("/s, 0:00:00 left")
+    assert duration(90061.5) == "25:01:02"
+    assert list(shown(reports(), 100, progress=False)) and capsys.readouterr().err == ""
+
+
+def test_memory_does_not_grow_with_the_collection(tmp_path: Path) -> None:
+    """What 100 images more put into the file is not kept, but for some of HDF5's directory."""
+    code = (
+        "import resource, sys\n"
+        "from kd_cv import KDDescriptor\n"
+        "from kd_cv.extract import Extraction, extract\n"
+        "extraction = Extraction(KDDescriptor(whitening=None), 300, dtype='float32')\n"
+        "extract(sys.argv[1], sys.argv[2], extraction, workers=2)\n"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)"
+    )
+    peaks, sizes = [], []
+    for count in (20, 120):
+        folder = photographs(tmp_path / f"{count}", count, side=256)
+        output = tmp_path / f"{count}.h5"
+        command = [sys.executable, "-c", code, str(folder), str(output)]
+        peaks.append(int(subprocess.check_output(command, text=True)))
+        sizes.append(output.stat().st_size)
+    assert sizes[1] - sizes[0] > 20e6
+    assert peaks[1] - peaks[0] < (sizes[1] - sizes[0]) / 2, (peaks, sizes)
 
 
 def test_damaged_part_is_done_again(folder: Path, tmp_path: Path) -> None:
