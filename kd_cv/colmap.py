@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
@@ -182,7 +182,10 @@ def _write_matches(
 
 @dataclass(frozen=True)
 class Row:
-    """A line of the table: what a reconstruction came to."""
+    """A line of the table: what a reconstruction came to.
+
+    images   that could be used; `skipped`: name -> reason of those that could not
+    """
 
     descriptor: str
     images: int
@@ -191,6 +194,7 @@ class Row:
     track_length: float  # images that see a point, on average
     error: float  # reprojection error in pixels, on average
     matches: int  # verified, over all pairs
+    skipped: Mapping[str, str] = field(default_factory=dict)
 
 
 def reconstruct(
@@ -202,7 +206,7 @@ def reconstruct(
     ratio: float = 0.85,
     pairs: PathLike | Sequence[Pair] | None = None,
     camera: CameraChoice = "auto",
-    threads: int = -1,
+    threads: int | None = None,
     overwrite: bool = False,
     progress: bool = False,
 ) -> Row:
@@ -210,6 +214,7 @@ def reconstruct(
 
     pairs   image names to match, or a file of them (see `read_pairs`); all by default
     camera  which photographs share a lens: "auto" goes by their EXIF data
+    threads  of the extraction and of COLMAP; as many as there are cores by default
 
     The workspace keeps features.h5, database.db and sparse/, the model with the most images.
     Extraction that was interrupted goes on; the rest is done anew.
@@ -217,23 +222,31 @@ def reconstruct(
     >>> print(table([reconstruct("photographs", "workspace")]))
     """
     camera_mode(camera)
+    if not 0 < ratio <= 1:
+        raise ValueError(f"ratio must lie between 0 and 1, got {ratio!r}")
+    if threads is not None and threads < 1:
+        raise ValueError(f"threads must be at least 1, got {threads}")
     extraction = extraction or Extraction()
     collection, workspace = Collection.of(images), Path(workspace)
     workspace.mkdir(parents=True, exist_ok=True)
     features, database = workspace / "features.h5", workspace / "database.db"
-    summary = extract(collection, features, extraction, overwrite=overwrite, progress=progress)
+    summary = extract(
+        collection, features, extraction, workers=threads, overwrite=overwrite, progress=progress
+    )
     names = [name for name in collection.names if name not in summary.skipped]
     wanted = _pairs(pairs, names)
+    count = -1 if threads is None else threads  # as COLMAP says it
     with quiet():
         write_database(features, collection.root, database, camera)
-        match_database(database, features, wanted, matcher=matcher, ratio=ratio, threads=threads)
-        model = largest_model(database, collection.root, workspace / "sparse", threads)
+        match_database(database, features, wanted, matcher=matcher, ratio=ratio, threads=count)
+        model = largest_model(database, collection.root, workspace / "sparse", count)
     with _opened(database) as target:
         matches = int(target.num_inlier_matches())
     with reading(features) as stored:
         name = stored.descriptor
     if model is None:
-        return Row(name, len(names), 0, 0, float("nan"), float("nan"), matches)
+        none = float("nan")
+        return Row(name, len(names), 0, 0, none, none, matches, summary.skipped)
     return Row(
         name,
         len(names),
@@ -242,6 +255,7 @@ def reconstruct(
         model.compute_mean_track_length(),
         model.compute_mean_reprojection_error(),
         matches,
+        summary.skipped,
     )
 
 

@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 
@@ -303,6 +305,62 @@ def test_extract(photos, tmp_path, capsys):
     assert json.loads(capsys.readouterr().out)["kept"] == 2
     assert "missing" in _fails(capsys, "extract", tmp_path / "missing", "-o", output)
     assert "--output" in _fails(capsys, "extract", folder)
+    # Other settings are refused, and accepted with --overwrite.
+    arguments[5] = "50"
+    assert "max_keypoints 100 there and 50 here" in _fails(capsys, *arguments)
+    assert main([*arguments, "--overwrite"]) == 0
+    with h5py.File(output, "r") as file:
+        assert file["a.png"]["keypoints"].shape == (50, 2)
+
+
+def test_extract_options(photos, tmp_path, capsys):
+    h5py = pytest.importorskip("h5py")
+    listed, output = tmp_path / "list.txt", tmp_path / "features.h5"
+    listed.write_text("b.png\nbroken.png\n")
+    folder = tmp_path / "photographs"
+    folder.mkdir()
+    shutil.copy(photos[1], folder / "b.png")
+    (folder / "broken.png").write_text("no picture")
+
+    def run(*options):
+        """The exit code, the summary, and the file."""
+        shared = [str(listed), "-o", str(output), "--overwrite", "--max-keypoints", "30"]
+        code = main(["extract", *shared, *options])
+        with h5py.File(output, "r") as file:
+            return code, capsys.readouterr(), {k: v[()] for k, v in file["b.png"].items()}
+
+    code, (out, err), arrays = run("--root", str(folder), "--workers", "1")
+    assert code == 1 and "1 of 2 images skipped" in out and "of 1 workers' time" in out
+    assert re.search(r"2/2 images, [\d.]+/s, 0:00:00 left", err)
+    assert arrays["descriptors"].dtype == np.float16
+    default = arrays["descriptors"]
+    _, (out, err), arrays = run("--root", str(folder), "--dtype", "uint8", "--json")
+    assert arrays["descriptors"].dtype == np.uint8
+    assert json.loads(out)["skipped"].keys() == {"broken.png"} and err == ""
+    _, _, arrays = run("--root", str(folder), "--weights", "hpatches")
+    assert arrays["descriptors"].shape == default.shape
+    assert not np.array_equal(arrays["descriptors"], default)
+    _, _, arrays = run("--root", str(folder), "--descriptor", "sift", "--max-size", "200")
+    sift = arrays["descriptors"].astype(float)
+    assert np.allclose(np.linalg.norm(sift, axis=0), 512, atol=5)
+    assert arrays["scales"].min() > 1.5  # in pixels of the larger file
+    refused = _fails(
+        capsys, "extract", folder, "-o", output, "--descriptor", "sift", "--weights", "x"
+    )
+    assert "--weights is for the descriptor kd" in refused
+
+
+def test_extract_on_a_local_cluster(photos, tmp_path, capsys):
+    for module in ("h5py", "distributed"):
+        pytest.importorskip(module)
+    folder, output = os.path.dirname(photos[0]), tmp_path / "features.h5"
+    shared = ["extract", folder, "--max-keypoints", "50"]
+    assert main([*shared, "-o", str(tmp_path / "one.h5")]) == 0
+    assert main([*shared, "-o", str(output), "--scheduler", "local", "--workers", "1"]) == 0
+    assert "of 1 workers' time" in capsys.readouterr().out
+    assert output.read_bytes() == (tmp_path / "one.h5").read_bytes()
+    remote = ("--scheduler", "tcp://nowhere:1", "--workers", "2")
+    assert "its own workers" in _fails(capsys, *shared, "-o", output, *remote)
 
 
 def test_colmap_refuses(photos, tmp_path, capsys):
@@ -312,6 +370,9 @@ def test_colmap_refuses(photos, tmp_path, capsys):
     assert "missing" in _fails(capsys, "colmap", tmp_path / "missing", "-o", workspace)
     assert "--matcher" in _fails(capsys, "colmap", folder, "-o", workspace, "--matcher", "flann")
     assert "camera" in _fails(capsys, "colmap", folder, "-o", workspace, "--camera", "toy")
+    assert "ratio" in _fails(capsys, "colmap", folder, "-o", workspace, "--ratio", "1.5")
+    assert "threads" in _fails(capsys, "colmap", folder, "-o", workspace, "--threads", "0")
+    assert "--workspace" in _fails(capsys, "colmap", folder)
     assert not workspace.exists()
 
 

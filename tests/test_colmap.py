@@ -1,6 +1,9 @@
 """COLMAP: bytes that its matchers understand, its coordinates, and a whole reconstruction."""
 
 import itertools
+import json
+import shutil
+from contextlib import closing
 from pathlib import Path
 
 import cv2
@@ -9,6 +12,8 @@ import pytest
 from skimage import data
 from test_extract import RAW, whitened
 
+from kd_cv import colmap
+from kd_cv.cli import main
 from kd_cv.colmap import (
     Row,
     as_colmap_bytes,
@@ -227,13 +232,71 @@ def test_table_of_descriptors(room: Path, tmp_path: Path) -> None:
         compare(room, tmp_path / "w", [extractions[0]] * 2)
 
 
-def test_no_reconstruction_is_a_row_too(tmp_path: Path) -> None:
+def test_command(
+    room: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pytest.importorskip("typer")
+    for i in range(4):
+        shutil.copy(room / f"{i}.png", tmp_path / f"{i}.png")
+    (tmp_path / "broken.png").write_text("no picture")
+    (tmp_path / "lists").mkdir()
+    images, pairs = tmp_path / "lists" / "images.txt", tmp_path / "lists" / "pairs.txt"
+    images.write_text("0.png\n1.png\n2.png\n3.png\nbroken.png\n")
+    pairs.write_text("0.png 1.png\n1.png 2.png\n2.png 3.png\n")
+    used = []
+    for name in ("extract", "largest_model"):
+        original = getattr(colmap, name)
+
+        def spy(*arguments, original=original, **options):  # type: ignore[no-untyped-def]
+            used.append(options.get("workers", arguments[-1]))
+            return original(*arguments, **options)
+
+        monkeypatch.setattr(colmap, name, spy)
+
+    def run(folder: str, *options: str) -> tuple[int, str, str]:
+        shared = ["colmap", str(images), "--root", str(tmp_path), "--max-keypoints", "600"]
+        workspace = ["--workspace", str(tmp_path / folder)]
+        code = main([*shared, *workspace, "--camera", "single", *options])
+        return code, *capsys.readouterr()
+
+    code, out, err = run("w", "--pairs", str(pairs), "--matcher", "colmap", "--threads", "1")
+    assert code == 0 and "| kd | 4 of 4 |" in out
+    assert "skipped broken.png: is not a JPEG" in err
+    assert used == [1, 1]
+    with closing(pycolmap.Database.open(tmp_path / "w" / "database.db")) as database:
+        assert database.num_cameras() == 1
+        assert database.num_matched_image_pairs() == 3
+        loose = database.num_inlier_matches()
+    # All pairs, with three descriptors; a strict ratio leaves fewer matches of the same pairs.
+    code, out, err = run("all", "--compare", "--json", "--ratio", "0.6", "--max-size", "400")
+    rows = json.loads(out)
+    assert [row["descriptor"] for row in rows] == ["kd", "rootsift", "sift"]
+    assert all(row["skipped"].keys() == {"broken.png"} for row in rows)
+    assert used[2:4] == [None, -1] and "images, " not in err
+    with closing(pycolmap.Database.open(tmp_path / "all" / "kd" / "database.db")) as database:
+        assert database.num_matched_image_pairs() == 6
+    code, out, _ = run("w", "--pairs", str(pairs), "--ratio", "0.5", "--json")
+    assert 0 < json.loads(out)[0]["matches"] < loose
+    assert "max_size 3200 there and 300 here" in run("w", "--max-size", "300")[2]
+    code, out, _ = run("w", "--max-size", "300", "--overwrite", "--descriptor", "sift", "--json")
+    assert json.loads(out)[0]["descriptor"] == "sift"
+
+
+def test_no_reconstruction_is_a_row_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "images"
     folder.mkdir()
     for name in ("astronaut", "coffee", "brick"):
         cv2.imwrite(str(folder / f"{name}.png"), getattr(data, name)()[:200, :200])
     row = reconstruct(folder, tmp_path / "w", Extraction(RAW, 100))
     assert (row.images, row.registered, row.points) == (3, 0, 0)
+    pytest.importorskip("typer")
+    command = ["colmap", str(folder), "--workspace", str(tmp_path / "c"), "--max-keypoints", "50"]
+    assert main([*command, "--json"]) == 1
+    (found,) = json.loads(capsys.readouterr().out)
+    assert (found["registered"], found["track_length"], found["error"]) == (0, None, None)
 
 
 def test_wrong_arguments(room: Path, tmp_path: Path) -> None:

@@ -1,14 +1,31 @@
 """The commands of `kd-cv`. Each imports what it needs when it runs."""
 
 import json
+import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
 import typer
 
-from kd_cv.cli.evaluate import Magnification
 from kd_cv.cli.evaluate import app as evaluate
+from kd_cv.cli.options import (
+    Compare,
+    Descriptor,
+    Detector,
+    Dim,
+    Figure,
+    Images,
+    Json,
+    Magnification,
+    MaxKeypoints,
+    MaxSize,
+    Overwrite,
+    Photos,
+    Ratio,
+    Root,
+    Weights,
+)
 from kd_cv.frames import MAGNIFICATION
 
 app = typer.Typer(
@@ -22,22 +39,6 @@ app = typer.Typer(
 app.add_typer(evaluate, name="eval")
 #: What typer raises for a command line that it cannot read.
 usage_error: Any = typer.BadParameter.__base__
-
-Photos = Annotated[
-    list[Path] | None,
-    typer.Argument(help="Two photographs; none: a built-in one and its warp.", metavar="[A B]"),
-]
-Weights = Annotated[
-    str | None, typer.Option(help="Whitening of kd: a shipped name, or a fitted file.")
-]
-Detector = Annotated[
-    str, typer.Option(help="sift, orb, fast, gftt, mser, ..., as OpenCV has them.")
-]
-Images = Annotated[
-    str, typer.Argument(help="A folder, a glob pattern in quotes, or a list of names (.txt).")
-]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Begin anew.")]
-Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout, nothing else.")]
 
 
 @app.callback()
@@ -64,17 +65,13 @@ def match(
     save_homography: Annotated[
         Path | None, typer.Option(help="Write H_0to1: .txt, .npy or .json.")
     ] = None,
-    descriptor: Annotated[str, typer.Option(help="kd, sift or rootsift.")] = "kd",
-    compare: Annotated[
-        bool, typer.Option("--compare", help="All three descriptors on the same keypoints.")
-    ] = False,
+    descriptor: Descriptor = "kd",
+    compare: Compare = False,
     detector: Detector = "sift",
     weights: Weights = None,
-    ratio: Annotated[
-        float, typer.Option(help="Nearest over second nearest distance, at most.")
-    ] = 0.85,
+    ratio: Ratio = 0.85,
     threshold: Annotated[float, typer.Option(help="Of inliers, in pixels of B.")] = 3.0,
-    max_keypoints: Annotated[int, typer.Option(help="The strongest of each image.")] = 5000,
+    max_keypoints: MaxKeypoints = 5000,
     as_json: Json = False,
 ) -> None:
     """Match two photographs and find the homography between them.
@@ -111,9 +108,7 @@ def match(
 @app.command()
 def explain(
     photos: Photos = None,
-    output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Draw it: .png, .pdf or .svg.")
-    ] = None,
+    output: Figure = None,
     number: Annotated[
         int, typer.Option("--match", help="Which inlier; 0 is the most certain.")
     ] = 0,
@@ -185,16 +180,22 @@ def figures(
 def extract(
     images: Images,
     output: Annotated[Path, typer.Option("-o", "--output", help="An HDF5 file.")],
-    descriptor: Annotated[str, typer.Option(help="kd, sift or rootsift.")] = "kd",
-    max_keypoints: Annotated[int, typer.Option(help="The strongest of each image.")] = 8192,
-    max_size: Annotated[int, typer.Option(help="Longer side; larger images are reduced.")] = 3200,
+    descriptor: Descriptor = "kd",
+    weights: Weights = None,
+    max_keypoints: MaxKeypoints = 8192,
+    max_size: MaxSize = 3200,
     dtype: Annotated[str, typer.Option(help="float16, float32, or uint8 for kd.")] = "float16",
     workers: Annotated[
         int | None, typer.Option(help="Images at a time; as many as there are cores by default.")
     ] = None,
     scheduler: Annotated[
-        str | None, typer.Option(help="Address of a Dask scheduler to run on.")
+        str | None,
+        typer.Option(
+            help="Run on Dask: the address of a scheduler, or local for a cluster of processes on "
+            "this machine, --workers of them."
+        ),
     ] = None,
+    root: Root = None,
     overwrite: Overwrite = False,
     as_json: Json = False,
 ) -> None:
@@ -208,13 +209,12 @@ def extract(
 
         kd-cv extract "photographs/*.jpg" -o features.h5 --dtype uint8
 
-        kd-cv extract list.txt -o features.h5 --scheduler tcp://host:8786
+        kd-cv extract list.txt -o features.h5 --root /photographs --scheduler tcp://host:8786
     """
-    from kd_cv.extract import Extraction
     from kd_cv.extract import extract as run
 
-    extraction = Extraction(descriptor, max_keypoints, max_size, dtype)
-    options: dict[str, Any] = {"overwrite": overwrite, "progress": not as_json}
+    extraction = _extraction(descriptor, weights, max_keypoints, max_size, dtype)
+    options: dict[str, Any] = {"root": root, "overwrite": overwrite, "progress": not as_json}
     if scheduler is None:
         summary = run(images, output, extraction, workers=workers, **options)
     else:
@@ -227,28 +227,40 @@ def extract(
     raise typer.Exit(summary.exit_code)
 
 
+def _extraction(descriptor: str, weights: str | None, *settings: Any) -> Any:
+    """What --descriptor and --weights name, with the other settings of an Extraction."""
+    from kd_cv.cli.matcher import make_feature
+    from kd_cv.extract import Extraction
+
+    return Extraction(make_feature(descriptor, weights) if weights else descriptor, *settings)
+
+
 @app.command()
 def colmap(
     images: Images,
     workspace: Annotated[
-        Path, typer.Option("-o", "--output", help="Folder for features, database and model.")
+        Path,
+        typer.Option(
+            "-o", "--workspace", "--output", help="Folder for features, database and model."
+        ),
     ],
-    descriptor: Annotated[str, typer.Option(help="kd, sift or rootsift.")] = "kd",
-    compare: Annotated[
-        bool, typer.Option("--compare", help="All three descriptors on the same keypoints.")
-    ] = False,
-    max_keypoints: Annotated[int, typer.Option(help="The strongest of each image.")] = 8192,
-    max_size: Annotated[int, typer.Option(help="Longer side; larger images are reduced.")] = 3200,
+    descriptor: Descriptor = "kd",
+    compare: Compare = False,
+    weights: Weights = None,
+    max_keypoints: MaxKeypoints = 8192,
+    max_size: MaxSize = 3200,
     matcher: Annotated[str, typer.Option(help="kd, or colmap for COLMAP's own.")] = "kd",
-    ratio: Annotated[
-        float, typer.Option(help="Nearest over second nearest distance, at most.")
-    ] = 0.85,
+    ratio: Ratio = 0.85,
     pairs: Annotated[
         Path | None, typer.Option(help="File of pairs of names, two a line; all by default.")
     ] = None,
     camera: Annotated[
         str, typer.Option(help="Who shares a lens: auto, single, per-folder or per-image.")
     ] = "auto",
+    threads: Annotated[
+        int | None, typer.Option(help="Of the extraction and of COLMAP; one a core by default.")
+    ] = None,
+    root: Root = None,
     overwrite: Overwrite = False,
     as_json: Json = False,
 ) -> None:
@@ -256,27 +268,37 @@ def colmap(
 
     [bold]Examples[/bold]
 
-        kd-cv colmap photographs -o workspace
+        kd-cv colmap photographs --workspace scene
 
-        kd-cv colmap photographs -o workspace --compare
+        kd-cv colmap photographs --workspace scene --compare
     """
     from kd_cv.colmap import Matcher, reconstruct, table
     from kd_cv.colmap import compare as run_all
-    from kd_cv.extract import Extraction
+    from kd_cv.extract import Collection
 
     if matcher not in get_args(Matcher):
         raise ValueError(f"--matcher must be one of {get_args(Matcher)}, got {matcher!r}")
     names = ("kd", "rootsift", "sift") if compare else (descriptor,)
-    extractions = [Extraction(name, max_keypoints, max_size) for name in names]
+    extractions = [
+        _extraction(name, weights if name == "kd" or not compare else None, max_keypoints, max_size)
+        for name in names
+    ]
     options: dict[str, Any] = {
-        "matcher": matcher, "ratio": ratio, "pairs": pairs, "camera": camera,
+        "matcher": matcher, "ratio": ratio, "pairs": pairs, "camera": camera, "threads": threads,
         "overwrite": overwrite, "progress": not as_json,
     }  # fmt: skip
+    collection = Collection.of(images, root)
     if compare:
-        rows = run_all(images, workspace, extractions, **options)
+        rows = run_all(collection, workspace, extractions, **options)
     else:
-        rows = [reconstruct(images, workspace, extractions[0], **options)]
-    print(json.dumps([asdict(row) for row in rows]) if as_json else table(rows))
+        rows = [reconstruct(collection, workspace, extractions[0], **options)]
+    if as_json:  # which knows no NaN
+        found = [{k: None if v != v else v for k, v in asdict(row).items()} for row in rows]
+        print(json.dumps(found))
+    else:
+        print(table(rows))
+    for name, reason in rows[0].skipped.items():
+        print(f"skipped {name}: {reason}", file=sys.stderr)
     raise typer.Exit(0 if all(row.registered for row in rows) else 1)
 
 
@@ -292,7 +314,7 @@ def export(
         str | None, typer.Option(help="ws, wus, wua, w, pcasqrt or none.", show_default=False)
     ] = None,
     weights: Weights = None,
-    dim: Annotated[int, typer.Option(help="Dimensions that the whitening keeps.")] = 128,
+    dim: Dim = 128,
     magnification: Annotated[
         float, typer.Option(help="Side of a patch in keypoint sizes; with --image.")
     ] = MAGNIFICATION,

@@ -8,6 +8,21 @@ from typing import Annotated, Any
 
 import typer
 
+from kd_cv.cli.options import (
+    CacheFolder,
+    CurveData,
+    CurveWeights,
+    Descriptors,
+    Dim,
+    Figure,
+    FitWs,
+    Json,
+    Kernels,
+    Magnification,
+    PatchSize,
+    SeveralWeights,
+    Whitenings,
+)
 from kd_cv.cli.outputs import check_figure
 from kd_cv.frames import MAGNIFICATION
 
@@ -16,45 +31,6 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
 )
-
-Descriptors = Annotated[
-    str,
-    typer.Option("--descriptor", help="Of kd, raw, sift, rootsift, kornia:CLASS; by commas."),
-]
-Weights = Annotated[
-    str | None, typer.Option(help="Matrices of kd: shipped names or files, by commas.")
-]
-CurveWeights = Annotated[
-    str | None,
-    typer.Option(help="Matrices: a shipped name or a file; else the shipped or fitted ones."),
-]
-Whitening = Annotated[
-    str | None, typer.Option(help="Of kd: ws, wus, wua, w, pcasqrt, none; by commas.")
-]
-Kernels = Annotated[str, typer.Option("--kernel", help="Of kd: concat, polar, cart; by commas.")]
-PatchSize = Annotated[int, typer.Option(help="Samples per side of kd's patches.")]
-Dim = Annotated[int, typer.Option(help="Dimensions that the whitening keeps.")]
-Magnification = Annotated[float, typer.Option(help="Side of a patch in keypoint sizes.")]
-FitWs = Annotated[
-    str | None,
-    typer.Option(
-        help="Fit W_S for what is not whitened and show it too: a folder of photographs or "
-        "sequences to fit on, or builtin."
-    ),
-]
-CacheFolder = Annotated[
-    Path | None, typer.Option("--cache", help="Folder that keeps the descriptors for next time.")
-]
-Picture = Annotated[
-    Path | None, typer.Option("-o", "--output", help="Draw it: .png, .pdf or .svg.")
-]
-Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout, nothing else.")]
-OptionalData = Annotated[
-    Path | None,
-    typer.Argument(
-        help="A Phototourism set, image sequences or photographs; none: built-in photographs."
-    ),
-]
 
 ALL = "kd,raw,rootsift,sift"
 TASKS = ("retrieval", "matching", "verification")
@@ -70,8 +46,8 @@ def phototourism(
     matches: Annotated[
         str | None, typer.Option(help="Name of the m50 file, if there are several.")
     ] = None,
-    weights: Weights = None,
-    whitening: Whitening = None,
+    weights: SeveralWeights = None,
+    whitening: Whitenings = None,
     kernels: Kernels = "concat",
     patch_size: PatchSize = 64,
     dim: Dim = 128,
@@ -115,8 +91,8 @@ def hpatches(
         Path, typer.Argument(help="The patch release (ref.png, e1.png, ...), or image sequences.")
     ],
     descriptors: Descriptors = ALL,
-    weights: Weights = None,
-    whitening: Whitening = None,
+    weights: SeveralWeights = None,
+    whitening: Whitenings = None,
     kernels: Kernels = "concat",
     patch_size: PatchSize = 64,
     dim: Dim = 128,
@@ -176,8 +152,8 @@ def matching(
         typer.Argument(help="Image sequences with homographies; none: built-in photographs."),
     ] = None,
     descriptors: Descriptors = ALL,
-    weights: Weights = None,
-    whitening: Whitening = None,
+    weights: SeveralWeights = None,
+    whitening: Whitenings = None,
     kernels: Kernels = "concat",
     patch_size: PatchSize = 32,
     dim: Dim = 128,
@@ -225,11 +201,11 @@ def matching(
 
 @app.command()
 def shrinkage(
-    data: OptionalData = None,
+    data: CurveData = None,
     weights: CurveWeights = None,
     patch_size: PatchSize = 64,
     dim: Dim = 128,
-    output: Picture = None,
+    output: Figure = None,
     as_json: Json = False,
 ) -> None:
     """FPR95 over the shrinkage of the unsupervised whitenings: t of W_UA, beta of W_US.
@@ -283,12 +259,12 @@ def shrinkage(
 
 @app.command()
 def eigenvalues(
-    data: OptionalData = None,
+    data: CurveData = None,
     weights: Annotated[
         str | None, typer.Option(help="Matrices, instead of data: a shipped name or a file.")
     ] = None,
     patch_size: PatchSize = 64,
-    output: Picture = None,
+    output: Figure = None,
     as_json: Json = False,
 ) -> None:
     """The eigenvalues of the covariance, and what W_UA and W_US make of them.
@@ -338,12 +314,12 @@ def eigenvalues(
 
 @app.command()
 def robustness(
-    data: OptionalData = None,
+    data: CurveData = None,
     weights: CurveWeights = None,
     whitening: Annotated[str, typer.Option(help="ws, wus, wua, w, pcasqrt or none.")] = "ws",
     patch_size: PatchSize = 64,
     dim: Dim = 128,
-    output: Picture = None,
+    output: Figure = None,
     as_json: Json = False,
 ) -> None:
     """FPR95 when one patch of each pair is turned or shifted, for each kernel.
