@@ -1,27 +1,56 @@
-# make demo   set up, then match a photograph with its warp and draw the matches
-# make test   set up, then lint, check types and run the tests
 PYTHON ?= python3
 CORE := .venv
 DEV := .venv-dev
 CV4 := .venv-opencv4
 PIP_QUIET := --quiet --disable-pip-version-check
 
-.PHONY: demo test lint opencv4 clean
+.PHONY: help demo test lint opencv4 coverage compat compat-torch golden fuzz soak hostile clean
 
-demo: $(CORE)/ready
+help:  ## list these targets
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 16
+
+demo: $(CORE)/ready  ## set up, then match a photograph with its warp and draw the matches
 	$(CORE)/bin/kd-cv match -o matches.png
 
-test: lint $(DEV)/ready opencv4
+test: lint $(DEV)/ready opencv4  ## set up, then lint, check types and run the tests
 	$(DEV)/bin/python -m pytest
 
-lint: $(DEV)/ready
+lint: $(DEV)/ready  ## check style and types
 	$(DEV)/bin/ruff check .
 	$(DEV)/bin/ruff format --check .
 	$(DEV)/bin/mypy
 
 # The contract with OpenCV holds on the oldest supported version too.
-opencv4: $(CV4)/ready
+opencv4: $(CV4)/ready  ## run the tests of the contract with OpenCV on its version 4.10
 	$(CV4)/bin/python -m pytest tests/test_contract.py
+
+# The compiled functions are seen by running a few of their tests as plain Python.
+coverage: $(DEV)/ready  ## run the tests and list the lines that none of them reaches
+	$(DEV)/bin/coverage erase
+	$(DEV)/bin/coverage run -m pytest
+	NUMBA_DISABLE_JIT=1 $(DEV)/bin/coverage run -m pytest tests/test_golden.py tests/test_fused.py \
+		-k "concat-16-fused or (on_patches and (16-concat or 17-polar)) or flat_images"
+	$(DEV)/bin/coverage combine --quiet
+	$(DEV)/bin/coverage report
+	$(DEV)/bin/python tests/raises.py
+
+compat: $(DEV)/ready  ## run the tests with the oldest, a middle and the newest versions; needs Python 3.10, 3.12, 3.13
+	$(DEV)/bin/nox
+
+compat-torch: $(DEV)/ready  ## the same for the oldest and the newest torch: several GB; needs Python 3.11, 3.13
+	$(DEV)/bin/nox -s torch
+
+golden: $(DEV)/ready  ## write the stored descriptors again, when the descriptor is meant to change
+	$(DEV)/bin/python tests/golden/make.py
+
+fuzz: $(DEV)/ready  ## feed mutated files and arrays to the readers, for minutes
+	$(DEV)/bin/python tests/fuzz/run.py
+
+soak: $(DEV)/ready  ## compute from threads and processes, for minutes, and watch memory and results
+	$(DEV)/bin/python benchmarks/soak.py
+
+hostile: $(DEV)/ready  ## a hundred hostile calls; none may crash
+	$(DEV)/bin/python tests/hostile.py
 
 $(CORE)/ready: pyproject.toml
 	$(PYTHON) -m venv $(CORE)
@@ -40,5 +69,5 @@ $(CV4)/ready: pyproject.toml
 	$(CV4)/bin/pip install $(PIP_QUIET) -e . "opencv-python==4.10.0.84" pytest hypothesis scikit-image
 	touch $@
 
-clean:
-	rm -rf $(CORE) $(DEV) $(CV4)
+clean:  ## remove the environments
+	rm -rf $(CORE) $(DEV) $(CV4) .venv-compat

@@ -1,0 +1,71 @@
+"""The test suite against old and new versions of what it builds on: `make compat`.
+
+    nox                    the sets without torch, and the built archives
+    nox -s torch           the sets with torch; its wheels bring several GB of CUDA libraries
+    nox -t oldest          one set; what follows -- goes to pytest
+
+Each set is a file of constraints in tests/compat. Its Python must be on the path.
+"""
+
+import os
+import shutil
+from pathlib import Path
+
+import nox
+
+nox.options.default_venv_backend = "venv"
+nox.options.error_on_missing_interpreters = True
+nox.options.sessions = ["core", "package"]
+nox.options.envdir = ".venv-compat"
+
+
+def run(session: nox.Session, versions: str, extras: str) -> None:
+    """Install `extras` at the versions of the set, then run pytest."""
+    tools = ("pytest", "hypothesis", "build", "hatchling")
+    session.install("-e", f".[{extras}]", *tools, "-c", f"tests/compat/{versions}.txt")
+    session.run("python", "-m", "pip", "list", "--format=freeze")
+    # Compiled code of one version is not for another.
+    cache = os.path.join(session.virtualenv.location, "numba")
+    session.run("python", "-m", "pytest", *session.posargs, env={"NUMBA_CACHE_DIR": cache})
+
+
+@nox.session
+@nox.parametrize(
+    "python,versions",
+    [
+        nox.param("3.10", "oldest", id="oldest", tags=["oldest"]),
+        nox.param("3.12", "middle", id="middle", tags=["middle"]),
+        nox.param("3.13", "newest", id="newest", tags=["newest"]),
+    ],
+)
+def core(session: nox.Session, versions: str) -> None:
+    run(session, versions, "cli,features,sfm,cluster,retrieval")
+
+
+@nox.session
+@nox.parametrize(
+    "python,versions",
+    [
+        nox.param("3.11", "oldest-torch", id="oldest-torch", tags=["oldest-torch"]),
+        nox.param("3.13", "newest-torch", id="newest-torch", tags=["newest-torch"]),
+    ],
+)
+def torch(session: nox.Session, versions: str) -> None:
+    run(session, versions, "cli,features,export")
+
+
+@nox.session(python="3.11")
+@nox.parametrize("archive", ["*.whl", "*.tar.gz"], ids=["wheel", "sdist"])
+def package(session: nox.Session, archive: str) -> None:
+    """The wheel and the sdist, each in an empty environment, away from the checkout."""
+    folder = session.create_tmp()
+    session.install("build")
+    session.run("python", "-m", "build", "--outdir", folder, ".")
+    (path,) = Path(folder).glob(archive)
+    session.run("python", "-m", "pip", "uninstall", "--yes", "build")
+    session.install(f"{path.resolve()}[cli]", "pytest", "hypothesis")
+    tests = Path(folder) / "tests"
+    shutil.copytree("tests", tests, dirs_exist_ok=True)
+    session.chdir(folder)
+    session.run("kd-cv", "match", "-o", "matches.png")
+    session.run("python", "-m", "pytest", "tests/test_golden.py", "tests/test_shipped.py")
