@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from kd_cv import core
 from kd_cv.frames import Frames
-from kd_cv.sampling import pyramid_for, sample, sampling_steps
+from kd_cv.sampling import pyramid_for, pyramid_of_patches, sample, sampling_steps
 from kd_cv.spec import Spec
 from kd_cv.whitening import needs_sqrt, variant_name
 
@@ -96,19 +96,23 @@ def describe_patches(
     patches: NDArray[Any], spec: Spec, projection: Projection | None = None
 ) -> Array32:
     """Descriptors (N, D) of patches (N, P, P), uint8 or float."""
-    gain = np.float32(1 / 255 if patches.dtype == np.uint8 else 1.0)
     if patches.dtype != np.uint8:
         patches = patches.astype(np.float32, copy=False)
+    gain = np.float32(1 / 255 if patches.dtype == np.uint8 else 1.0)
     out = np.empty((len(patches), projection.dim if projection else spec.dim), dtype=np.float32)
     fused = load_fused()
-    if fused:
-        patches = np.require(patches, requirements=["C", "W"])
-        constants = _fused_constants(fused, spec, projection)
-        _in_chunks(len(out), lambda a, b: fused.describe_patches(
-            patches[a:b], gain, *constants, out[a:b]
-        ))  # fmt: skip
-    else:
+    if not fused:
         _in_chunks(len(out), lambda a, b: _by_core(patches[a:b] * gain, spec, projection, out[a:b]))
+        return out
+    # A read-only array is another type to Numba, which would compile everything again.
+    patches = np.require(patches, requirements=["C", "W"])
+    plan, whitening = fused.plan(spec), fused.padded(projection, spec)
+
+    def chunk(a: int, b: int) -> None:
+        pyramid, steps = pyramid_of_patches(patches[a:b], gain)
+        fused.describe(pyramid, steps, plan, whitening, out[a:b])
+
+    _in_chunks(len(out), chunk)
     return out
 
 
@@ -131,11 +135,11 @@ def describe_frames(
     pyramid = pyramid_for(np.require(gray, requirements=["C", "W"]), steps)
     fused = load_fused()
     if fused:
-        constants = _fused_constants(fused, spec, projection)
-        _in_chunks(len(out), lambda a, b: fused.describe_frames(
-            pyramid.finest, pyramid.coarser, pyramid.levels, steps[a:b], pyramid.gain,
-            spec.patch_size, *constants, out[a:b],
-        ))  # fmt: skip
+        plan, whitening = fused.plan(spec), fused.padded(projection, spec)
+        _in_chunks(
+            len(out),
+            lambda a, b: fused.describe(pyramid, steps[a:b], plan, whitening, out[a:b]),
+        )
         return out
 
     def chunk(a: int, b: int) -> None:
@@ -164,19 +168,6 @@ def _by_core(patches: Array32, spec: Spec, projection: Projection | None, out: A
 def _core_constants(spec: Spec) -> tuple[Array32, ...]:
     c = spec.constants
     return tuple(value.astype(np.float32) for value in (c.smooth, c.diff, c.Phi, c.T, c.parts))
-
-
-def _fused_constants(
-    fused: ModuleType, spec: Spec, projection: Projection | None
-) -> tuple[Any, ...]:
-    p = fused.plan(spec)
-    if projection is None:
-        mu, A, power = np.zeros(spec.dim, np.float32), np.zeros((0, spec.dim), np.float32), 1.0
-    else:
-        # New arrays, because a read-only one is another type to Numba.
-        mu, A, power = projection.mu.copy(), projection.A.T.copy(), projection.power
-    constants = (p.taps, p.Phi, p.first, p.source, p.weight, p.part_ends)
-    return (*constants, mu, A, np.float32(power))
 
 
 @lru_cache(maxsize=1)

@@ -128,6 +128,19 @@ def pyramid_for(gray: NDArray[Any], steps: NDArray[np.float64]) -> Pyramid:
     return Pyramid.of(gray, int(max(0, steps[..., 0].max(initial=0))))
 
 
+def pyramid_of_patches(
+    patches: NDArray[Any], gain: np.float32
+) -> tuple[Pyramid, NDArray[np.float64]]:
+    """Patches (N, P, P) as levels, and the steps (N, 1, 5) that read each pixel by pixel."""
+    N, P = patches.shape[:2]
+    levels = np.full((N, 3), P, dtype=np.int64)
+    levels[:, 0] = P * P * np.arange(N)
+    steps = np.tile([0.0, (P - 1) / 2, (P - 1) / 2, 1.0, 0.0], (N, 1, 1))
+    steps[:, 0, 0] = np.arange(N)
+    pixels = patches.reshape(-1)
+    return Pyramid(pixels, pixels, levels, gain), steps
+
+
 def extract_patches(
     image: Any, frames: Any, patch_size: int, magnification: float | str = MAGNIFICATION
 ) -> NDArray[np.float32]:

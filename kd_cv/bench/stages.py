@@ -11,7 +11,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from kd_cv import fused
@@ -19,78 +18,15 @@ from kd_cv.bench.fresh import in_new_process
 from kd_cv.bench.material import DIM, Config, Material
 from kd_cv.bench.measure import Row, Spread, Times, Work, take_turns, threads
 from kd_cv.bench.report import Say
-from kd_cv.engine import _fused_constants
+from kd_cv.engine import CHUNK
 from kd_cv.feature2d import KDDescriptor, copy_keypoints
 from kd_cv.frames import Frames, from_keypoints
 from kd_cv.sampling import pyramid_for, sampling_steps
 from kd_cv.spec import PLANES, Spec
 
-STAGES = ("sample", "smooth", "gradients", "planes", "fold", "product", "recombine", "finish")
-LANES = fused.LANES
 ONE_THREAD = dict.fromkeys(
     ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"), "1"
 )
-
-
-# Not cached: the cache would not notice a change of `fused`.
-@njit(nogil=True, error_model="numpy")
-def describe_until(  # type: ignore[no-untyped-def]
-    until, finest, coarser, levels, steps, gain, P, taps, Phi, first, source, weight, part_ends,
-    mu, A, power, out,
-):  # fmt: skip
-    """`fused.describe_frames` of one scale, up to and with the stage STAGES[until]."""
-    D, N = source.shape[0], out.shape[0]
-    middle, smooth, gradient, planes, folded = fused._scratch(P)
-    patch = np.empty((P, P), dtype=np.float32)
-    at = np.empty(P, dtype=np.uint32)
-    fraction = np.empty((2, P), dtype=np.float32)
-    corners = np.empty((4, P), dtype=finest.dtype)
-    sums = np.zeros((PLANES * Phi.shape[0], LANES), dtype=np.float32)
-    V = np.empty((D, LANES), dtype=np.float32)
-    unscaled = np.empty((D, LANES), dtype=np.float32)
-    rows = np.empty((LANES, D), dtype=np.float32)
-    for start in range(0, N, LANES):
-        count = min(LANES, N - start)
-        V[:] = fused._zero
-        for lane in range(count):
-            level, cx, cy, ax, ay = steps[start + lane, 0]
-            index = int(level)
-            if index < 0:
-                sums[:, lane] = fused._zero
-                continue
-            offset, height, width = levels[index]
-            pixels = finest if index == 0 else coarser
-            fused._sample(
-                pixels, offset, width, height, cx, cy, ax, ay, patch, at, fraction, corners
-            )
-            if until < 1:
-                continue
-            square = fused._zero
-            for i in range(P):
-                for j in range(P):
-                    square += patch[i, j] * patch[i, j]
-            fused._smooth(patch, taps, gain, middle, smooth)
-            if until < 2:
-                continue
-            fused._gradients(smooth, gradient)
-            if until < 3:
-                continue
-            total = fused._planes(gradient, planes)
-            if until < 4:
-                continue
-            if total <= fused._flat * (square * gain * gain + np.float32(P * P)):
-                sums[:, lane] = fused._zero
-                continue
-            fused._fold(folded, P)
-            if until < 5:
-                continue
-            fused._product(folded, Phi, first, sums, lane)
-        if until < 6:
-            continue
-        fused._recombine(sums, source, weight, part_ends, V, unscaled)
-        if until < 7:
-            continue
-        fused._finish(V, rows, mu, A, power, out, start, count)
 
 
 def operations(spec: Spec, dim: int) -> dict[str, int]:
@@ -137,17 +73,17 @@ def _stage_rows(material: Material, config: Config, P: int, rate: float) -> Iter
         "keypoints": lambda: from_keypoints(copy_keypoints(keypoints)),
         "steps": lambda: sampling_steps(frames, material.image.shape, P, kd.settings.magnification),
         "pyramid": lambda: pyramid_for(material.image, steps),
-        **{stage: partial(run, until) for until, stage in enumerate(STAGES)},
+        **{stage: partial(run, 1 + i) for i, stage in enumerate(fused.STAGES)},
         "compute": lambda: kd.compute(material.image, keypoints),
     }
     with threads(1):
         # Processor time: other processes on the machine do not count.
         times = take_turns(works, 3 * config.rounds, clock=time.thread_time)
-    for stage, before in reversed(list(zip(STAGES[1:], STAGES, strict=False))):
+    for stage, before in reversed(list(zip(fused.STAGES[1:], fused.STAGES, strict=False))):
         times[stage] = times[stage] - times[before]
     counted = operations(spec, DIM)
     whole = times["compute"]
-    for stage in (*STAGES, "keypoints", "steps", "pyramid"):
+    for stage in (*fused.STAGES, "keypoints", "steps", "pyramid"):
         share = f"{np.median(times[stage] / whole):.0%} of compute"
         each = times[stage] / len(keypoints)
         if stage in counted:
@@ -170,20 +106,17 @@ def floor_row(name: str, each: Times, count: int, rate: float, note: str) -> Row
 def truncated(
     image: NDArray[Any], frames: Frames, kd: KDDescriptor
 ) -> tuple[Callable[[int], NDArray[np.float32]], NDArray[np.float64]]:
-    """A function that describes frames of an image up to a stage, and the sampling steps."""
+    """A function that describes frames of an image by the first few stages, and the steps."""
     spec = kd.spec
     steps = sampling_steps(frames, image.shape, spec.patch_size, kd.settings.magnification)
     pyramid = pyramid_for(image, steps)
-    constants = _fused_constants(fused, spec, kd.projection)
+    plan, whitening = fused.plan(spec), fused.padded(kd.projection, spec)
     out = np.zeros((len(frames), kd.descriptorSize()), np.float32)
 
-    describe: Any = describe_until  # Numba's type of it knows no arguments
-
-    def run(until: int) -> NDArray[np.float32]:
-        describe(
-            until, pyramid.finest, pyramid.coarser, pyramid.levels, steps, pyramid.gain,
-            spec.patch_size, *constants, out,
-        )  # fmt: skip
+    def run(stages: int) -> NDArray[np.float32]:
+        for a in range(0, len(out), CHUNK):
+            b = a + CHUNK
+            fused.describe(pyramid, steps[a:b], plan, whitening, out[a:b], stages)
         return out
 
     return run, steps
