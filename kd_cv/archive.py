@@ -9,9 +9,13 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import math
 import os
+import re
 import struct
+import sys
 import zipfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -25,6 +29,25 @@ _META = "meta.json"
 _VERSION = 1
 _MAX_BYTES = 1 << 28
 _MAX_MEMBERS = 1024
+
+# The header of an array as NumPy writes it. Its own reader takes any Python literal, and so raises
+# almost anything.
+_NPY = re.compile(
+    rb"\x93NUMPY\x01\x00..\{'descr': '([<>|](?:b1|[iu][1248]|f[248]|U\d{1,6}))', "
+    rb"'fortran_order': (True|False), 'shape': \(((?:\d{1,12}, ?){0,8}(?:\d{1,12})?)\), \} *\n",
+    re.DOTALL,
+)
+
+# What zipfile raises for files that are none, or damaged.
+_OF_ZIP = (
+    zipfile.BadZipFile,
+    zlib.error,
+    struct.error,
+    EOFError,
+    ValueError,
+    OverflowError,
+    RuntimeError,  # an encrypted member, an unknown zip feature; or JSON nested too deep
+)
 
 
 def write_archive(
@@ -63,16 +86,7 @@ def read_archive(
     """The arrays and the content of a file of a kind; ValueError if it is not a sound one."""
     try:
         return _parse_archive(Path(path), kind)
-    except (
-        zipfile.BadZipFile,
-        struct.error,
-        EOFError,
-        KeyError,
-        TypeError,
-        ValueError,
-        OverflowError,
-        RuntimeError,  # an encrypted member, an unknown zip feature, JSON nested too deep
-    ) as error:
+    except (*_OF_ZIP, KeyError, TypeError) as error:
         raise ValueError(f"{os.fspath(path)} is not a sound kd_cv {kind} file: {error}") from error
 
 
@@ -106,14 +120,63 @@ def _parse_archive(path: Path, kind: str) -> tuple[dict[str, NDArray[Any]], dict
 
 
 def _read_array(name: str, data: bytes) -> NDArray[Any]:
-    stream = io.BytesIO(data)
-    if not name.endswith(".npy") or np.lib.format.read_magic(stream) != (1, 0):
+    if not name.endswith(".npy"):
         raise ValueError(f"{name} is not an array")
-    shape, fortran, dtype = np.lib.format.read_array_header_1_0(stream)
-    if dtype.str not in ("<f4", "<f8") or fortran or len(shape) > 2 or min(shape, default=0) < 0:
-        raise ValueError(f"{name} is not a float array in C order, but {dtype} {shape}")
-    values = np.frombuffer(data, dtype, offset=stream.tell())
-    return values.reshape(shape).astype(dtype.newbyteorder("="))  # a wrong size raises here
+    values = array_from_npy(name, data)
+    if values.dtype.str not in ("<f4", "<f8") or not values.flags.c_contiguous or values.ndim > 2:
+        raise ValueError(
+            f"{name} is not a float array in C order, but {values.dtype} {values.shape}"
+        )
+    return values.astype(values.dtype.newbyteorder("="))
+
+
+def array_from_npy(name: str, data: bytes) -> NDArray[Any]:
+    """The array of numbers or text in a .npy file (a view of it): exactly what its header says.
+
+    The array takes no more memory than the data has.
+    """
+    header = _NPY.match(data)
+    if header is None or header.end() != 10 + int.from_bytes(data[8:10], "little"):
+        raise ValueError(f"{name} is not an array of numbers or text")
+    dtype = np.dtype(header[1].decode())
+    shape = tuple(int(side) for side in header[3].replace(b",", b" ").split())
+    size = math.prod(shape) * dtype.itemsize
+    if dtype.itemsize == 0 or size != len(data) - header.end():
+        raise ValueError(
+            f"{name} has {len(data) - header.end()} bytes, but an array {dtype} {shape} has {size}"
+        )
+    values: NDArray[Any] = np.frombuffer(data, dtype, offset=header.end())
+    if dtype.kind == "U" and values.view(f"{dtype.str[0]}u4").max(initial=0) > sys.maxunicode:
+        raise ValueError(f"{name} holds numbers that stand for no character")
+    return values.reshape(shape, order="F" if header[2] == b"True" else "C")
+
+
+def read_npz(path: str | os.PathLike[str], limit: int) -> dict[str, NDArray[Any]]:
+    """All arrays of an .npz file that take `limit` bytes or less; ValueError if it is no such file.
+
+    Only numbers and text: nothing is unpickled.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members = archive.infolist()
+            if len(members) > _MAX_MEMBERS:
+                raise ValueError(f"it has {len(members)} members, more than {_MAX_MEMBERS}")
+            # Of the others, Python unpacks a whole block before it looks at the size.
+            if any(
+                m.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) for m in members
+            ):
+                raise ValueError("it is packed in another way than NumPy does")
+            total = sum(member.file_size for member in members)
+            if total > limit:
+                raise ValueError(f"{total} bytes unpacked, at most {limit} are read")
+            return {
+                member.filename.removesuffix(".npy"): array_from_npy(
+                    member.filename, archive.read(member)
+                )
+                for member in members
+            }
+    except _OF_ZIP as error:
+        raise ValueError(f"not a sound .npz file: {error}") from error
 
 
 def _checksum(arrays: Mapping[str, NDArray[Any]], meta: Mapping[str, Any]) -> str:

@@ -1,7 +1,7 @@
 """Files are written whole or not at all."""
 
 import os
-import tempfile
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,17 +19,22 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         raise IsADirectoryError(f"{str(target)!r} is a directory, expected a file to write")
     if not target.parent.is_dir():
         raise FileNotFoundError(f"no directory {str(target.parent)!r} to write {target.name!r} in")
-    handle, name = tempfile.mkstemp(
-        dir=target.parent, prefix=f".{target.stem}-", suffix=target.suffix
-    )
-    os.close(handle)
-    temporary = Path(name)
+    temporary = _new_file(target)
     try:
         yield temporary
-        # mkstemp makes private files; the result gets the permissions of an ordinary new file.
-        umask = os.umask(0)
-        os.umask(umask)
-        temporary.chmod(0o666 & ~umask)
+        if target.exists():
+            temporary.chmod(target.stat().st_mode & 0o777)
         os.replace(temporary, target)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _new_file(target: Path) -> Path:
+    """An empty file beside `target`, of a name that nobody can foresee."""
+    # Not by tempfile: its files are private, and the umask that says what an ordinary new file
+    # may be can only be read by setting it, for all threads at once.
+    stem = target.stem[:64]  # the name of the target may be as long as names can be
+    temporary = target.with_name(f".{stem}-{secrets.token_hex(8)}{target.suffix}")
+    flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY  # EXCL: no file or link that is there already
+    os.close(os.open(temporary, flags, 0o600 if target.exists() else 0o666))
+    return temporary

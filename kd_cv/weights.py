@@ -158,7 +158,10 @@ def _registry(where: Path) -> dict[str, Entry]:
         return {}
     try:
         entries = {name: Entry(**entry) for name, entry in json.loads(index.read_text()).items()}
-    except (AttributeError, TypeError, ValueError) as error:
+        for entry in entries.values():
+            if not entry.file or Path(entry.file).name != entry.file:
+                raise ValueError(f"{entry.file!r} is not the name of a file beside it")
+    except (AttributeError, TypeError, ValueError, RecursionError) as error:
         wanted = ", ".join(f.name for f in fields(Entry))
         raise ValueError(f"{index} must map names to {{{wanted}}}: {error}") from error
     return entries

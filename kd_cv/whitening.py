@@ -22,9 +22,9 @@ Everything is fitted in float64; what is kept, shipped and applied are the float
 
 from __future__ import annotations
 
+import io
 import json
 import os
-import pickle
 import re
 import warnings
 from collections.abc import Mapping, Sequence
@@ -51,6 +51,10 @@ BETA_INDEX = 40  # beta of W_US is the 40th eigenvalue
 # the fitting set would otherwise be divided by zero.
 FLOOR = 1e-10
 
+SAFE_TORCH = (2, 6)  # the first release whose weights_only holds what it promises
+
+_MAX_PTH_BYTES = 1 << 28
+_MAX_ENTRIES = 1 << 22  # of a matrix in a .pth file; the authors' largest has 238 x 238
 _CHUNK = 8192  # rows converted to float64 at a time
 
 
@@ -172,15 +176,15 @@ class Statistics:
         """Read a file written by `save`."""
         arrays, meta = read_archive(path, "statistics")
         try:
-            statistics = cls(meta["dim"])
-            for name in ("count", "pair_count"):
+            for name in ("dim", "count", "pair_count"):
                 if type(meta[name]) is not int or meta[name] < 0:
                     raise ValueError(f"{name} is {meta[name]!r}")
-            D = statistics.dim
+            D = meta["dim"]
             expected = {"mean": (D,), "scatter": (D, D), "pair_scatter": (D, D)}
             shapes = {name: array.shape for name, array in arrays.items()}
             if shapes != expected or not all(np.isfinite(a).all() for a in arrays.values()):
                 raise ValueError(f"expected finite arrays {expected}, got {shapes}")
+            statistics = cls(D)
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"{os.fspath(path)}: damaged statistics: {error}") from error
         statistics.count, statistics.pair_count = meta["count"], meta["pair_count"]
@@ -548,7 +552,11 @@ class Whitening:
         else:
             exponent = {"w": 1.0, "wua": self.t if t is None else t, "pcasqrt": 0.0}[name]
             scale = attenuation(self.lam, exponent)
-        return self.mu, _float32(self.U[:, :columns] * scale[:columns])
+        with np.errstate(over="ignore", invalid="ignore"):
+            A = _float32(self.U[:, :columns] * scale[:columns])
+        if not np.isfinite(A).all():
+            raise ValueError(f"the spectrum of these matrices leaves no finite {name!r}")
+        return self.mu, A
 
     def apply(
         self, raw: ArrayLike, variant: str, dim: int | None = None, **settings: Any
@@ -630,7 +638,7 @@ def load(path: str | os.PathLike[str]) -> dict[Key, Whitening]:
                 if name.startswith(prefix + "/")
             }
             entries[_key_from_name(prefix)] = Whitening(**own, **settings)
-    except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError, ArithmeticError) as error:
         raise ValueError(f"{os.fspath(path)}: damaged matrices: {error}") from error
     if arrays or not entries:
         raise ValueError(f"{os.fspath(path)}: its entries and its arrays do not agree")
@@ -663,9 +671,19 @@ def load_pth(path: str | os.PathLike[str], training_set: str = "liberty") -> Whi
         raise ImportError(
             f"reading {os.fspath(path)} needs torch: pip install kd-cv[torch]"
         ) from error
+    if _release(torch.__version__) < SAFE_TORCH:
+        raise ImportError(
+            f"reading {os.fspath(path)} needs torch {'.'.join(map(str, SAFE_TORCH))} or newer, "
+            f"not {torch.__version__}: a file can make older ones run any code (CVE-2025-32434)"
+        )
+    size = Path(path).stat().st_size
+    if size > _MAX_PTH_BYTES:
+        raise ValueError(f"{os.fspath(path)} has {size} bytes, at most {_MAX_PTH_BYTES} are read")
+    # Not from the file itself, of which torch would ask, in vain, for gigabytes at a time.
+    data = io.BytesIO(Path(path).read_bytes())
     try:
-        models = torch.load(path, map_location="cpu", weights_only=True)
-    except (RuntimeError, EOFError, ValueError, KeyError, pickle.UnpicklingError) as error:
+        models = torch.load(data, map_location="cpu", weights_only=True)
+    except Exception as error:  # torch does not say what a damaged file makes it raise
         raise ValueError(f"{os.fspath(path)} is not a file of torch tensors: {error}") from error
     if not isinstance(models, dict) or training_set not in models:
         found = sorted(map(str, models)) if isinstance(models, dict) else type(models).__name__
@@ -673,13 +691,13 @@ def load_pth(path: str | os.PathLike[str], training_set: str = "liberty") -> Whi
     try:
         pca = models[training_set]["pca"]
         lw = models[training_set].get("lw")
-        lam = np.asarray(pca["eigvals"], np.float64)
+        lam = _from_tensor(pca["eigvals"]).astype(np.float64)
         return Whitening(
-            mu=np.asarray(pca["mean"]).reshape(-1),
-            U=np.asarray(pca["eigvecs"]),
+            mu=_from_tensor(pca["mean"]).reshape(-1),
+            U=_from_tensor(pca["eigvecs"]),
             lam=np.maximum(lam, FLOOR * lam.max()),
-            A_s=None if lw is None else np.asarray(lw["eigvecs"]),
-            mu_s=None if lw is None else np.asarray(lw["mean"]).reshape(-1),
+            A_s=None if lw is None else _from_tensor(lw["eigvecs"]),
+            mu_s=None if lw is None else _from_tensor(lw["mean"]).reshape(-1),
             beta_index=min(BETA_INDEX + 1, len(lam)),
             provenance={"file": Path(path).name, "training_set": training_set},
         )
@@ -688,3 +706,14 @@ def load_pth(path: str | os.PathLike[str], training_set: str = "liberty") -> Whi
             f"{os.fspath(path)}: expected mean, eigvecs, eigvals in 'pca' and 'lw' "
             f"of {training_set!r}: {error}"
         ) from error
+
+
+def _from_tensor(tensor: Any) -> NDArray[Any]:
+    # A tensor of any size may be a view of one number: look before it is copied.
+    if tensor.numel() > _MAX_ENTRIES:
+        raise ValueError(f"a matrix of {tensor.numel()} entries, at most {_MAX_ENTRIES} are read")
+    return np.asarray(tensor)
+
+
+def _release(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".")[:2])

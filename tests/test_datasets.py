@@ -416,7 +416,7 @@ def test_scene_load_refuses(tmp_path, scene):
         "leaves": {"images": np.array(["/etc/x.png", "", "x.png"])},
         "counts and images": {"counts": np.array([4, 2])},
         "counts, frames": {"counts": np.array([4, 3, 0])},
-        "Object arrays": {"frames": np.array([[object()] * 4] * 6)},
+        "not an array of numbers": {"frames": np.array([[object()] * 4] * 6)},
         "finite": {"frames": np.full((6, 4), np.nan)},
         r"\(N, 4\)": {"frames": np.zeros((6, 3))},
         "Cannot cast": {"point_ids": np.arange(6.0)},
