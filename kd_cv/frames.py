@@ -26,6 +26,8 @@ MAGNIFICATIONS = {"sift": 6.0, "extract_patches": 10.0, "kornia": 12.0}
 #: Longest side of an image, and of a patch, in pixels: float32, in which OpenCV's keypoints and the
 #: samples of a patch have their positions, tells no more pixels apart.
 MAX_SIDE = 2**24
+#: Largest value of a float image that is taken as it is.
+MAX_VALUE = 2**16
 
 Frames = NDArray[np.float64]
 
@@ -59,8 +61,8 @@ def as_gray(image: Any) -> NDArray[Any]:
     """One-channel image (H, W), C-contiguous: uint8 as it is, all else as float32.
 
     Takes (H, W), (H, W, 1), BGR and BGRA of type uint8, uint16 or float, and cv2.UMat. 16-bit
-    values are divided by 65535. Float values may be 0..1 or 0..255: the descriptor does not depend
-    on gain.
+    values are divided by 65535. Float values may be 0..1 or 0..255, or any other: the descriptor
+    does not depend on gain.
     """
     if isinstance(image, cv2.UMat):
         image = image.get()
@@ -80,10 +82,7 @@ def as_gray(image: Any) -> NDArray[Any]:
     elif image.dtype.kind == "f":
         with np.errstate(over="ignore"):  # what float32 cannot hold is infinite
             image = image.astype(np.float32, copy=False)
-        if not np.isfinite(image).all():
-            raise ValueError(
-                "a float image must not contain NaN or infinity, nor what float32 cannot hold"
-            )
+        image = _in_range(image)
     elif image.dtype != np.uint8:
         raise TypeError(f"an image must be uint8, uint16 or float, got {image.dtype}")
     if image.size == 0:
@@ -94,6 +93,20 @@ def as_gray(image: Any) -> NDArray[Any]:
         code = cv2.COLOR_BGR2GRAY if image.shape[2] == 3 else cv2.COLOR_BGRA2GRAY
         image = cv2.cvtColor(np.ascontiguousarray(image), code)
     return np.ascontiguousarray(image)
+
+
+def _in_range(image: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Finite values, divided by a power of 2 if their squares might leave the range of float32."""
+    if not image.size:
+        return image
+    largest = np.maximum(image.max(), -image.min())  # NaN if there is one
+    if not np.isfinite(largest):
+        raise ValueError(
+            "a float image must not contain NaN or infinity, nor what float32 cannot hold"
+        )
+    if largest <= MAX_VALUE:
+        return image
+    return image * np.float32(np.exp2(-np.ceil(np.log2(largest / MAX_VALUE))))
 
 
 def as_detectable(gray: NDArray[Any]) -> NDArray[np.uint8]:

@@ -342,6 +342,20 @@ def test_float_and_16_bit_images_are_an_extension(sift, camera, keypoints):
         assert [values(k) for k in found] == [values(k) for k in kd.detect(camera)]
 
 
+@pytest.mark.parametrize("power", [17, 40, 100, 126])
+def test_float_images_of_any_gain(camera, keypoints, power):
+    kd = KDDescriptor()
+    image = camera.astype(np.float32) / 256
+    _, expected = kd.compute(image * np.float32(2**16), keypoints)
+    for sign in (1, -1):
+        _, rows = kd.compute(sign * image * np.float32(2.0**power), keypoints)
+        assert np.isfinite(rows).all() and rows.any(axis=1).all()
+        if sign > 0:
+            assert np.array_equal(rows, expected)
+    flat = np.full_like(image, 2.0**power)
+    assert not kd.compute(flat, keypoints)[1].any()
+
+
 def test_the_byte_order_does_not_matter(camera, keypoints):
     kd = KDDescriptor()
     for dtype in ("u2", "f4", "f8"):
