@@ -463,14 +463,7 @@ def read_gray(path: str | os.PathLike[str]) -> NDArray[np.uint8]:
     The pixel grid is the stored one: an EXIF orientation is not applied, as COLMAP does not either,
     so that frames of a reconstruction fit the image.
     """
-    path = Path(path)
-    data = _read_bytes(path, MAX_IMAGE_BYTES)
-    size = _image_size(data)
-    if size is None:
-        raise ValueError(f"{path} is not a JPEG, PNG, BMP or PNM image")
-    width, height = size
-    if not 0 < width * height <= MAX_PIXELS:
-        raise ValueError(f"{path}: {width} x {height} pixels, at most {MAX_PIXELS} are read")
+    data = read_image_bytes(path)
     flags = cv2.IMREAD_GRAYSCALE | cv2.IMREAD_IGNORE_ORIENTATION
     try:
         image = cv2.imdecode(np.frombuffer(data, np.uint8), flags)
@@ -480,6 +473,26 @@ def read_gray(path: str | os.PathLike[str]) -> NDArray[np.uint8]:
         raise ValueError(f"{path} cannot be decoded")
     return np.asarray(image, dtype=np.uint8)
 
+
+def read_image_bytes(path: str | os.PathLike[str], others: bool = False) -> bytes:
+    """The bytes of a JPEG, PNG, BMP or PNM file that does not decode to more than MAX_PIXELS.
+
+    others: also those of another kind of file, of which OpenCV decodes up to 2**30 pixels.
+    """
+    path = Path(path)
+    data = _read_bytes(path, MAX_IMAGE_BYTES)
+    if others and not data.startswith(_SIGNATURES):
+        return data
+    size = _image_size(data)
+    if size is None:
+        raise ValueError(f"{path} is not a JPEG, PNG, BMP or PNM image")
+    width, height = size
+    if not 0 < width * height <= MAX_PIXELS:
+        raise ValueError(f"{path}: {width} x {height} pixels, at most {MAX_PIXELS} are read")
+    return data
+
+
+_SIGNATURES = (b"\x89PNG", b"BM", b"P2", b"P3", b"P5", b"P6", b"\xff\xd8")
 
 # The header of a PNM file: blanks and comments, a number, ... ; as strict as OpenCV's reader, or
 # what is read here would not be what is decoded there.

@@ -218,6 +218,20 @@ def test_too_large_a_file_and_what_is_no_file_are_not_read(tmp_path, monkeypatch
             datasets.read_gray(tmp_path / "pipe.png")
 
 
+def test_other_kinds_of_images_pass_only_where_they_may(tmp_path, monkeypatch):
+    monkeypatch.setattr(datasets, "MAX_PIXELS", 1_000_000)
+    path = tmp_path / "i"
+    for data in (b"RIFF....WEBP", b"II*\0", b""):
+        path.write_bytes(data)
+        assert datasets.read_image_bytes(path, others=True) == data
+        with pytest.raises(ValueError, match="is not a JPEG"):
+            datasets.read_image_bytes(path)
+    for data in LARGE_TO_A_DECODER.values():
+        path.write_bytes(data)
+        with pytest.raises(ValueError, match=r"is not a JPEG|pixels"):
+            datasets.read_image_bytes(path, others=True)
+
+
 # --------------------------------------------------------------------------------------- archives
 
 
