@@ -16,7 +16,7 @@ import numpy as np
 
 from kd_cv import KDDescriptor
 from kd_cv.extract import Extraction, extract, reading
-from kd_cv.retrieval import NEIGHBOURS, PROBES, TRAINED_PER_LIST, default_factory
+from kd_cv.retrieval import NEIGHBOURS, PROBES, TRAINED_PER_LIST, list_count
 
 NOISE = 0.05  # per entry of a descriptor of unit norm
 
@@ -46,12 +46,12 @@ def main() -> None:
     wanted = rng.choice(len(rows), args.queries, replace=False)
     queries = noisy(rows[wanted], rng)
 
-    lists = int(default_factory(len(rows)).split(",")[0].removeprefix("IVF"))
     real = min(len(own), len(rows))
     print(f"\n{len(rows)} descriptors of {rows.shape[1]}, {real} of them of photographs\n")
     print("| index | MB per million | train (s) | add (s) | ms per query of 1000 | found |")
     print("|---|---|---|---|---|---|")
-    for factory in ("Flat", f"IVF{lists},SQ8", f"IVF{lists},PQ32"):
+    lists = list_count(len(rows))
+    for factory in ("Flat", f"IVF{lists},SQ8"):
         index = faiss.index_factory(rows.shape[1], factory)
         start = time.perf_counter()
         if not index.is_trained:

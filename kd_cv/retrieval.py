@@ -222,7 +222,12 @@ def default_factory(count: int) -> str:
     """The kind of index for `count` descriptors."""
     if count < EXACT_BELOW:
         return "Flat"
-    return f"IVF{2 ** round(np.log2(4 * np.sqrt(count)))},SQ8"
+    return f"IVF{list_count(count)},SQ8"
+
+
+def list_count(count: int) -> int:
+    """Lists of an inverted file of `count` descriptors: about 4 sqrt(count), a power of two."""
+    return int(2 ** round(np.log2(4 * np.sqrt(count))))
 
 
 def _chunks(stored: FeatureFile) -> Iterator[Array32]:
