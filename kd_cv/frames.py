@@ -82,7 +82,7 @@ def as_gray(image: Any) -> NDArray[Any]:
     elif image.dtype.kind == "f":
         with np.errstate(over="ignore"):  # what float32 cannot hold is infinite
             image = image.astype(np.float32, copy=False)
-        image = _in_range(image)
+        image = in_range(image, "a float image")
     elif image.dtype != np.uint8:
         raise TypeError(f"an image must be uint8, uint16 or float, got {image.dtype}")
     if image.size == 0:
@@ -95,18 +95,16 @@ def as_gray(image: Any) -> NDArray[Any]:
     return np.ascontiguousarray(image)
 
 
-def _in_range(image: NDArray[np.float32]) -> NDArray[np.float32]:
+def in_range(values: NDArray[np.float32], name: str) -> NDArray[np.float32]:
     """Finite values, divided by a power of 2 if their squares might leave the range of float32."""
-    if not image.size:
-        return image
-    largest = np.maximum(image.max(), -image.min())  # NaN if there is one
+    if not values.size:
+        return values
+    largest = np.maximum(values.max(), -values.min())  # NaN if there is one
     if not np.isfinite(largest):
-        raise ValueError(
-            "a float image must not contain NaN or infinity, nor what float32 cannot hold"
-        )
+        raise ValueError(f"{name} must not contain NaN or infinity, nor what float32 cannot hold")
     if largest <= MAX_VALUE:
-        return image
-    return image * np.float32(np.exp2(-np.ceil(np.log2(largest / MAX_VALUE))))
+        return values
+    return values * np.float32(np.exp2(-np.ceil(np.log2(largest / MAX_VALUE))))
 
 
 def as_detectable(gray: NDArray[Any]) -> NDArray[np.uint8]:
