@@ -367,7 +367,9 @@ def decode(path: Path) -> Decoded:
 def _reason(path: Path, error: Exception) -> str:
     if isinstance(error, FileNotFoundError):
         return "not found"
-    if path.is_file() and os.access(path, os.R_OK) and path.stat().st_size == 0:
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    if path.is_file() and path.stat().st_size == 0:
         return "empty file"
     return str(error).replace(f"{path}: ", "").replace(f"{path} ", "").strip()
 
@@ -452,7 +454,7 @@ def extract(
     >>> summary = extract("photographs", "features.h5")
     >>> print(summary)
     """
-    h5py = _h5py()
+    _h5py()  # an ImportError comes before any work
     start = time.perf_counter()
     extraction = extraction or Extraction()
     collection, output = Collection.of(images, root), Path(output)
@@ -468,7 +470,7 @@ def extract(
     text = extraction.settings_text
     present: set[str] = set()
     if output.exists():
-        with h5py.File(output, "r") as file:
+        with opened(output) as file:
             check_settings(output, file.attrs.get(SETTINGS), text)
             present = {name for name in collection.names if name in file}
     todo = [name for name in collection.names if name not in present]
@@ -710,8 +712,18 @@ def reading(path: PathLike) -> Iterator[FeatureFile]:
     >>> with reading("features.h5") as features:
     ...     features["a.jpg"].frames
     """
-    with _h5py().File(path, "r") as file:
+    with opened(path) as file:
         yield FeatureFile(file)
+
+
+def opened(path: PathLike) -> Any:
+    """An HDF5 file to read; a ValueError that names it if it is none."""
+    try:
+        return _h5py().File(path, "r")
+    except FileNotFoundError:
+        raise FileNotFoundError(f"no feature file {str(path)!r}") from None
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read as an HDF5 file: {error}") from error
 
 
 def names_in(file: Any) -> list[str]:

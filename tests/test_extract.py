@@ -1,5 +1,6 @@
 """Collections into HDF5: the layout, what is skipped, what a killed run leaves, what is refused."""
 
+import errno
 import multiprocessing
 import random
 import re
@@ -248,9 +249,23 @@ def test_what_cannot_be_read_is_skipped_and_said(
 
 
 def test_missing_image_of_a_list(folder: Path, tmp_path: Path) -> None:
-    (folder / "list.txt").write_text("01.jpg\ngone.jpg\n")
+    (folder / "list.txt").write_text("01.jpg\ngone.jpg\nbelow\n")
     summary = extract(folder / "list.txt", tmp_path / "f.h5", SMALL)
-    assert summary.skipped == {"gone.jpg": "not found"} and summary.done == 1
+    assert summary.skipped.keys() == {"gone.jpg", "below"} and summary.done == 1
+    assert summary.skipped["gone.jpg"] == "not found"
+
+
+def test_image_that_may_not_be_read(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read(path: Path) -> np.ndarray:
+        if path.name == "01.jpg":
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return gray(path)
+
+    monkeypatch.setattr("kd_cv.extract.read_gray", read)  # nothing is forbidden to root
+    summary = extract(folder, tmp_path / "f.h5", SMALL)
+    assert summary.skipped == {"01.jpg": "Permission denied"} and summary.exit_code == 1
 
 
 def test_new_images_are_added(folder: Path, tmp_path: Path) -> None:
@@ -292,6 +307,12 @@ def test_changed_settings_are_refused(folder: Path, tmp_path: Path) -> None:
         file["something"] = 1
     with pytest.raises(ValueError, match="was not written by kd_cv"):
         extract(folder, tmp_path / "foreign.h5", SMALL)
+    (tmp_path / "text.h5").write_text("no features")
+    with pytest.raises(ValueError, match=r"text\.h5 cannot be read as an HDF5 file"):
+        extract(folder, tmp_path / "text.h5", SMALL)
+    with pytest.raises(FileNotFoundError, match="no feature file"), reading(tmp_path / "none.h5"):
+        pass
+    assert (tmp_path / "text.h5").read_text() == "no features"
 
 
 def test_number_of_workers_does_not_matter(folder: Path, tmp_path: Path) -> None:
