@@ -6,13 +6,20 @@ import struct
 import sys
 import zlib
 
+import numpy as np
 import pytest
 
+from kd_cv import Whitening, metrics
+from kd_cv.archive import write_archive
 from kd_cv.bench import compute, fresh
 from kd_cv.bench.child import resident
 from kd_cv.bench.measure import CannotMeasure
 from kd_cv.cli.images import read_photo
-from kd_cv.datasets import read_gray
+from kd_cv.datasets import Scene, read_gray
+from kd_cv.explain import Pixels
+from kd_cv.fit import describe_scene
+from kd_cv.spec import Spec
+from kd_cv.whitening import Statistics, balanced, load
 
 # A package that is not installed ------------------------------------------------------------------
 
@@ -116,3 +123,87 @@ def test_peak_memory_needs_proc(monkeypatch):
 def test_a_field_of_proc_that_is_not_there():
     with pytest.raises(OSError, match="no VmNothing in"):
         resident("VmNothing")
+
+
+# Arguments that do not fit together ---------------------------------------------------------------
+
+
+def test_metrics_say_which_shape_is_wrong():
+    two, three, rows = np.zeros((4, 2)), np.zeros((4, 3)), np.zeros(4, int)
+    with pytest.raises(ValueError, match=r"distractors must be \(M, 2\), got \(4, 3\)"):
+        metrics.retrieval(two, np.zeros((4, 1, 2)), three, rows, rows)
+    with pytest.raises(ValueError, match=r"equal dimensions, got \(4, 2\) and \(4, 3\)"):
+        metrics.pairwise_distances(two, three)
+    with pytest.raises(ValueError, match=r"X0 must be \(N, D\), got shape \(4,\)"):
+        metrics.pairwise_distances(rows, three)
+    with pytest.raises(ValueError, match=r"must be \(N, 2\), got shape \(4, 3\)"):
+        metrics.warp_points(three, np.eye(3))
+
+
+def test_statistics_of_nothing():
+    with pytest.raises(ValueError, match="no statistics were given"):
+        balanced([])
+    empty = Statistics(3)
+    with pytest.raises(ValueError, match="no descriptors were given"):
+        _ = empty.C
+    with pytest.raises(ValueError, match="no matching pairs were given"):
+        _ = empty.C_M
+    with pytest.raises(TypeError, match="expected Statistics, got list"):
+        Whitening.fit([])
+
+
+def test_matrices_that_do_not_fit_together():
+    mu, lam = np.zeros(3), np.ones(3)
+    with pytest.raises(ValueError, match="U must have 1 to 3 columns"):
+        Whitening(mu=mu, U=np.zeros((3, 0)), lam=lam)
+    with pytest.raises(ValueError, match="mu_s is the mean of A_s, which is missing"):
+        Whitening(mu=mu, U=np.eye(3), lam=lam, mu_s=mu)
+    tiny = Whitening(mu=mu, U=np.eye(3), lam=np.full(3, 1e-300), beta_index=1)
+    with pytest.raises(ValueError, match="leaves no finite 'w'"):
+        tiny.projection("w", 3)
+
+
+def test_damaged_statistics(tmp_path):
+    zeros = {"mean": np.zeros(2), "scatter": np.zeros((2, 2)), "pair_scatter": np.zeros((2, 2))}
+    meta = {"dim": 2, "count": 5, "pair_count": 0}
+    damaged = [
+        (zeros, {**meta, "count": -5}, "damaged statistics: count is -5"),
+        ({**zeros, "mean": np.zeros(3)}, meta, "damaged statistics: expected finite arrays"),
+    ]
+    for arrays, said, message in damaged:
+        write_archive(tmp_path / "s.npz", "statistics", arrays, said)
+        with pytest.raises(ValueError, match=message):
+            Statistics.load(tmp_path / "s.npz")
+
+
+def test_a_file_of_matrices_with_an_array_too_many(tmp_path):
+    write_archive(tmp_path / "w.npz", "whitening", {"stray": np.zeros(2)}, {"entries": {}})
+    with pytest.raises(ValueError, match="its entries and its arrays do not agree"):
+        load(tmp_path / "w.npz")
+
+
+def test_scenes_without_views_and_patches_without_sides():
+    with pytest.raises(ValueError, match="scene 'empty' has no views"):
+        describe_scene(Scene("empty", ()), lambda image, frames: np.zeros((0, 238)))
+    with pytest.raises(ValueError, match="2 patches need as many sides, got 1"):
+        Pixels.of(np.zeros((2, 32, 32)), Spec(32))
+
+
+def test_whitening_is_not_fitted_on_bare_patches(tmp_path):
+    pytest.importorskip("typer")
+    from kd_cv.cli.evaluate import _with_ws
+
+    (tmp_path / "patches0000.bmp").write_bytes(b"")
+    with pytest.raises(ValueError, match=r"--fit-ws takes photographs or sequences, .* patches"):
+        _with_ws([], str(tmp_path), 128)
+
+
+def test_a_feature_file_of_others(tmp_path):
+    h5py = pytest.importorskip("h5py")
+    from kd_cv.extract import FeatureFile
+
+    with (
+        h5py.File(tmp_path / "other.h5", "w") as file,
+        pytest.raises(ValueError, match=r"other\.h5 was not written by kd_cv"),
+    ):
+        FeatureFile(file)
