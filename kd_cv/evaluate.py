@@ -254,6 +254,8 @@ def strips_of_sequence(
         scene = hpatches_scene(
             sequence, jitter=jitter, max_keypoints=max_keypoints, max_frames=10**9, seed=seed
         )
+        if not scene.views:  # nothing was detected
+            break
         number = {view.image: index for index, view in enumerate(scene.views)}
         for k, path in enumerate(sequence.images[1:], start=1):
             rows = scene.pairs(0, number[path]) if path in number else np.empty((0, 2), np.int64)
@@ -262,7 +264,7 @@ def strips_of_sequence(
             seen = scene.views[number.get(path, 0)].frames[rows[:, 1]].tolist()
             found[f"{level}{k}"] = dict(zip(seeds, seen, strict=True))
     # An image seen too obliquely for most points is left out, or there would be none.
-    most = max(map(len, found.values()))
+    most = max(map(len, found.values()), default=0)
     few = {kind[1:] for kind, seen in found.items() if len(seen) < most / 2}
     found = {kind: seen for kind, seen in found.items() if kind[1:] not in few}
     chosen = sorted(set.intersection(*map(set, found.values()))) if found else []

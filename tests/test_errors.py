@@ -6,18 +6,21 @@ import struct
 import sys
 import zlib
 
+import cv2
 import numpy as np
 import pytest
 
-from kd_cv import Whitening, metrics
+from kd_cv import Whitening, builders, metrics
 from kd_cv.archive import write_archive
 from kd_cv.bench import compute, fresh
 from kd_cv.bench.child import resident
 from kd_cv.bench.measure import CannotMeasure
 from kd_cv.cli.images import read_photo
-from kd_cv.datasets import Scene, read_gray
+from kd_cv.datasets import Scene, read_gray, read_sequence
+from kd_cv.evaluate import strips_of_sequence
 from kd_cv.explain import Pixels
 from kd_cv.fit import describe_scene
+from kd_cv.sfm import Camera, SurfaceMap
 from kd_cv.spec import Spec
 from kd_cv.whitening import Statistics, balanced, load
 
@@ -207,3 +210,46 @@ def test_a_feature_file_of_others(tmp_path):
         pytest.raises(ValueError, match=r"other\.h5 was not written by kd_cv"),
     ):
         FeatureFile(file)
+
+
+def test_an_index_of_blank_images(tmp_path):
+    pytest.importorskip("faiss")
+    pytest.importorskip("h5py")
+    from kd_cv.extract import Extraction, extract
+    from kd_cv.retrieval import Index
+
+    cv2.imwrite(str(tmp_path / "blank.png"), np.zeros((64, 64), np.uint8))
+    extract(tmp_path, tmp_path / "features.h5", Extraction("sift", 10))
+    with pytest.raises(ValueError, match=r"features\.h5 has no descriptors to index"):
+        Index.build(tmp_path / "features.h5")
+
+
+def seen_from_behind(shape):
+    """A camera at the origin that looks along z, and is said to see a point behind it."""
+    behind = np.array([[0.0, 0.0, -1.0]])
+    return Camera(shape, lambda x: x, lambda x: x, np.eye(3), np.zeros(3), behind, np.zeros(1, int))
+
+
+def test_a_point_behind_its_camera():
+    with pytest.raises(ValueError, match="a point lies behind a camera"):
+        SurfaceMap([seen_from_behind((10, 10))])
+
+
+def test_a_photograph_that_changed_after_its_reconstruction(tmp_path, monkeypatch):
+    for name in "abc":
+        cv2.imwrite(str(tmp_path / f"{name}.png"), np.zeros((40, 30), np.uint8))
+    camera = seen_from_behind((20, 30))
+    monkeypatch.setattr(builders, "reconstruct", lambda *arguments: None)
+    monkeypatch.setattr(
+        builders, "registered_views", lambda model, folder: ([camera], [folder / "a.png"])
+    )
+    with pytest.raises(ValueError, match=r"is \(40, 30\), the reconstruction saw \(20, 30\)"):
+        builders.sfm_scene(tmp_path, tmp_path / "work")
+
+
+def test_a_sequence_in_which_nothing_is_seen(tmp_path):
+    for k in range(1, 4):
+        cv2.imwrite(str(tmp_path / f"{k}.ppm"), np.zeros((64, 64, 3), np.uint8))
+        np.savetxt(tmp_path / f"H_1_{k}", np.eye(3))
+    with pytest.raises(ValueError, match="0 keypoints are seen in all images"):
+        strips_of_sequence(read_sequence(tmp_path))
