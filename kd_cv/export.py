@@ -1,8 +1,4 @@
-"""The descriptor as an ONNX file: of patches, or of an image and frames, sampled inside.
-
-`FramesModule` is `sampling` once more, in the torch operations that exporters know; it also runs
-on any device.
-"""
+"""The descriptor as an ONNX file: of patches, or of an image and frames, sampled inside."""
 
 import os
 from collections.abc import Sequence
@@ -11,8 +7,9 @@ from typing import Any
 from kd_cv.feature2d import as_scales
 from kd_cv.files import replacing
 from kd_cv.frames import MAGNIFICATION, as_magnification
+from kd_cv.lafs import round_lafs, scaled
 from kd_cv.module import KDModule
-from kd_cv.sampling import SHARPNESS
+from kd_cv.torch_sampling import pyramid_of, sample
 
 import torch  # isort: skip  (after kd_cv.module, whose ImportError names the extra)
 from torch import Tensor, nn  # isort: skip
@@ -41,67 +38,11 @@ class FramesModule(nn.Module):
         self.levels = levels
 
     def forward(self, image: Tensor, frames: Tensor) -> Tensor:
-        pyramid = [image[0, 0]]
-        for _ in range(1, self.levels):
-            pyramid.append(halved(pyramid[-1]))
-        sides = [self.magnification * scale for scale in self.scales]
-        patches = [self._sample(pyramid, frames.to(image.dtype), side) for side in sides]
+        pyramid = pyramid_of(image[:, 0], self.levels - 1)
+        lafs = round_lafs(frames.to(image.dtype), self.magnification)
+        sizes = (scaled(lafs, scale) for scale in self.scales)
+        patches = [sample(pyramid, one, self.descriptor.patch_size)[0] for one in sizes]
         return self.descriptor.pooled(torch.stack(patches, dim=1))
-
-    def _sample(self, pyramid: list[Tensor], frames: Tensor, magnification: float) -> Tensor:
-        """Patches (N, P, P), bilinear, from the level where samples are about a pixel apart."""
-        P = self.descriptor.patch_size
-        good = describable(frames, pyramid[0].shape, magnification)
-        x, y, size, angle = torch.where(good[:, None], frames, 1.0).unbind(1)
-        pitch = magnification * size / P
-        level = (torch.log2(pitch) + SHARPNESS).floor().clamp(0, self.levels - 1)
-        shrink = torch.exp2(-level)
-        turn = torch.deg2rad(torch.where(angle == -1, 0.0, angle))
-        ax, ay = ((pitch * shrink * f(turn))[:, None, None] for f in (torch.cos, torch.sin))
-
-        # Where each frame's level begins in the flat pyramid, and how large it is. Sizes become
-        # tensors first: the ONNX exporter knows no product of a tensor and a symbolic size.
-        start, height, width = (torch.zeros_like(level, dtype=torch.int64) for _ in range(3))
-        for index, plane in enumerate(pyramid):
-            h, w = (torch.full_like(start, side) for side in plane.shape)
-            start = start + h * w * (level > index)
-            height, width = height + h * (level == index), width + w * (level == index)
-        start, height, width = (t[:, None, None] for t in (start, height, width))
-
-        u = torch.arange(P, device=frames.device, dtype=frames.dtype) - (P - 1) / 2
-        u, v = u[None, None, :], u[None, :, None]
-        x = ((x * shrink)[:, None, None] + ax * u - ay * v).clamp(min=0).minimum(width - 1)
-        y = ((y * shrink)[:, None, None] + ay * u + ax * v).clamp(min=0).minimum(height - 1)
-        x0, y0 = x.to(torch.int64), y.to(torch.int64)
-        x1, y1 = (x0 + 1).minimum(width - 1), (y0 + 1).minimum(height - 1)
-        fx, fy = x - x0, y - y0
-        flat = torch.cat([plane.reshape(-1) for plane in pyramid])
-        a, b = flat[start + y0 * width + x0], flat[start + y0 * width + x1]
-        c, d = flat[start + y1 * width + x0], flat[start + y1 * width + x1]
-        upper, lower = a + fx * (b - a), c + fx * (d - c)
-        return (upper + fy * (lower - upper)) * good[:, None, None]
-
-
-def halved(plane: Tensor) -> Tensor:
-    """cv2.pyrDown of (H, W): smoothed by 1 4 6 4 1 both ways, then every second pixel."""
-    for _ in range(2):  # down the rows, then, transposed, along them
-        last = plane.shape[0] - 1
-        rows = 2 * torch.arange(last // 2 + 1, device=plane.device)
-        # Reflected about the centres of the outermost pixels.
-        indices = [(last - (last - (rows + k).abs()).abs()).clamp(min=0) for k in range(-2, 3)]
-        a, b, c, d, e = (plane[index] for index in indices)
-        plane = ((a + e + 4 * (b + d) + 6 * c) / 16).T
-    return plane
-
-
-def describable(frames: Tensor, shape: Sequence[int], magnification: float) -> Tensor:
-    """Which frames (N, 4) have a patch that overlaps the image: `frames.describable` in torch."""
-    x, y, size, angle = frames.unbind(1)
-    turn = torch.deg2rad(torch.where(angle == -1, 0.0, angle))
-    reach = 0.5 * magnification * size * (turn.cos().abs() + turn.sin().abs())
-    inside = (x + reach > -0.5) & (y + reach > -0.5)
-    inside = inside & (x - reach < shape[1] - 0.5) & (y - reach < shape[0] - 0.5)
-    return inside & (size > 0) & (frames.abs() < torch.inf).all(1)
 
 
 def export_onnx(

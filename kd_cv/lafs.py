@@ -22,7 +22,6 @@ from kd_cv.frames import (
     as_frames,
     as_magnification,
     from_keypoints,
-    radians,
     to_keypoints,
 )
 
@@ -35,11 +34,21 @@ except ImportError as error:
 
 def lafs_from_frames(frames: Frames, magnification: float | str = MAGNIFICATION) -> Tensor:
     """LAFs (1, N, 2, 3), float32, of frames (N, 4): the same patches."""
-    x, y, size, angle = as_frames(frames).T
-    scale = 0.5 * as_magnification(magnification) * size
-    a, b = scale * np.cos(radians(angle)), scale * np.sin(radians(angle))
-    lafs = np.stack([a, -b, x, b, a, y], axis=1).reshape(1, -1, 2, 3)
-    return torch.from_numpy(lafs.astype(np.float32))
+    return round_lafs(torch.from_numpy(as_frames(frames)), as_magnification(magnification)).float()
+
+
+def round_lafs(frames: Tensor, magnification: float) -> Tensor:
+    """LAFs (1, N, 2, 3) of frames (N, 4), in torch; without a size they have no scale."""
+    x, y, size, angle = frames.unbind(1)
+    turn = torch.deg2rad(torch.where(angle == -1, 0.0, angle))  # -1 means upright
+    scale = 0.5 * magnification * size.clamp(min=0)
+    a, b = scale * turn.cos(), scale * turn.sin()
+    return torch.stack([a, -b, x, b, a, y], dim=1).reshape(1, -1, 2, 3)
+
+
+def scaled(lafs: Tensor, factor: float) -> Tensor:
+    """LAFs (B, N, 2, 3) with another scale and the same centre."""
+    return torch.cat([lafs[..., :2] * factor, lafs[..., 2:]], dim=-1)
 
 
 def frames_from_lafs(lafs: Tensor, magnification: float | str = MAGNIFICATION) -> Frames:

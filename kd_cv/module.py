@@ -4,8 +4,9 @@
 what torch asks for: precision, devices, gradients, memory, and Kornia's conventions.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any
 
 from kd_cv import core
@@ -18,6 +19,7 @@ from kd_cv.engine import (
 )
 from kd_cv.feature2d import as_scales
 from kd_cv.frames import MAGNIFICATION, as_magnification
+from kd_cv.sampling import max_depth
 from kd_cv.spec import Spec
 
 try:
@@ -26,11 +28,14 @@ try:
 except ImportError as error:
     raise ImportError("KDModule and KDFeature need torch: pip install kd-cv[torch]") from error
 
+from kd_cv.lafs import scaled
+from kd_cv.torch_sampling import Pyramid, pyramid_of, sample
+
 CONSTANTS = ("smooth", "diff", "Phi", "T", "parts")
 TENSORS = (*CONSTANTS, "mu", "A")
 
-# Pixels described at a time. On the CPU a plane of them fits the cache; other devices need more
-# work at once to be busy.
+# Pixels described at a time; a quarter where there may be gradients, which need more memory.
+# On the CPU a plane of them fits the cache; other devices need more work at once to be busy.
 CHUNK_CPU, CHUNK = 1 << 19, 1 << 22
 
 # Kornia's detectors draw a LAF of 6 sigma, half the side of its patch; a keypoint has a size of
@@ -142,38 +147,36 @@ class KDModule(nn.Module):
             tensors = [t if t is None else t.to(self.Phi.device) for t in self._float32]
         if self._fusable(patches):
             return self._fused(patches, S, *tensors[-2:])
-        parts: Sequence[Tensor] = [patches]
-        if not torch.compiler.is_compiling():
-            chunk = CHUNK_CPU if patches.device.type == "cpu" else CHUNK
-            parts = patches.split(max(1, chunk // max(1, patches.shape[1:].numel())))
-        with _full_precision(patches.device.type):
-            rows = [plain(part, S, self.power, *tensors) for part in parts]
-        return rows[0] if len(rows) == 1 else torch.cat(rows)
+        describe = partial(_in_full_precision, S, self.power)
+        if torch.compiler.is_compiling():
+            return describe(patches, *tensors)
+        chunk = CHUNK_CPU if patches.device.type == "cpu" else CHUNK
+        if torch.is_grad_enabled():
+            chunk //= 4
+        parts = patches.split(max(1, chunk // max(1, patches.shape[1:].numel())))
+        if len(parts) == 1:
+            return describe(patches, *tensors)
+        return torch.cat([recomputed(describe, part, *tensors) for part in parts])
 
     def _fusable(self, patches: Tensor) -> bool:
         """Whether the compiled CPU path may be taken: nobody asks for a derivative by patches."""
         return (
-            not (torch.is_grad_enabled() and patches.requires_grad)
-            and not torch.compiler.is_compiling()
+            not torch.compiler.is_compiling()
             and patches.device.type == self.Phi.device.type == "cpu"
             and patches.dtype != torch.float64
             and type(patches) is Tensor
-            and not torch._C._functorch.is_functorch_wrapped_tensor(patches)  # vmap, func.grad
-            and torch.autograd.forward_ad.unpack_dual(patches).tangent is None
+            and not _differentiated(patches)
         )
 
     def _fused(self, patches: Tensor, S: int, mu: Tensor | None, A: Tensor | None) -> Tensor:
         spec = Spec(self.patch_size, self.kernel)
         array = patches.detach().float().reshape(-1, *patches.shape[2:]).numpy()
-        if S == 1 and mu is not None and A is not None and not self._trains():
+        if S == 1 and mu is not None and A is not None and not _differentiated(mu, A):
             projection = Projection(mu.detach().numpy(), A.detach().numpy(), self.power)
             return torch.from_numpy(describe_patches(array, spec, projection)).to(patches.dtype)
         V = torch.from_numpy(describe_patches(array, spec))
         with _full_precision("cpu"):
             return whitened(V, S, self.power, mu, A).to(patches.dtype)
-
-    def _trains(self) -> bool:
-        return torch.is_grad_enabled() and any(p.requires_grad for p in self.parameters())
 
     def _apply(self, fn: Any, recurse: bool = True) -> "KDModule":
         """Moves tensors, never casts them: a whitening matrix in half precision is useless."""
@@ -213,6 +216,12 @@ def plain(
     return whitened(V, S, power, mu, A).to(patches.dtype)
 
 
+def _in_full_precision(S: int, power: float, patches: Tensor, *tensors: Any) -> Tensor:
+    """`plain`, whatever autocast says."""
+    with _full_precision(patches.device.type):
+        return plain(patches, S, power, *tensors)
+
+
 def whitened(V: Tensor, S: int, power: float, mu: Tensor | None, A: Tensor | None) -> Tensor:
     """Raw vectors (B * S, D) to (B, d): the mean of each S of them, projected."""
     if S != 1:
@@ -222,6 +231,47 @@ def whitened(V: Tensor, S: int, power: float, mu: Tensor | None, A: Tensor | Non
         if power != 1.0:
             V = core.normalised(core.signed_power(V, power))
     return V
+
+
+class _Recomputed(torch.autograd.Function):
+    """function(*tensors); autograd keeps the tensors only, and computes the rest once more."""
+
+    @staticmethod
+    def forward(ctx: Any, function: Callable[..., Tensor], *tensors: Tensor | None) -> Tensor:
+        ctx.function = function
+        ctx.save_for_backward(*tensors)
+        return function(*tensors)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        twice = torch.is_grad_enabled()  # a derivative of this one is asked for
+        needed = ctx.needs_input_grad[1:]
+        pairs = zip(ctx.saved_tensors, needed, strict=True)
+        with torch.enable_grad():
+            tensors = [t.view_as(t) if need else t for t, need in pairs]
+            rows = ctx.function(*tensors)
+        inputs = [t for t, need in zip(tensors, needed, strict=True) if need]
+        found = iter(torch.autograd.grad(rows, inputs, grads, create_graph=twice))
+        return None, *(next(found) if need else None for need in needed)
+
+
+def recomputed(function: Callable[..., Tensor], *tensors: Tensor | None) -> Tensor:
+    """function(*tensors), in little memory where a gradient is asked for."""
+    if _followed(*tensors):
+        return function(*tensors)
+    return _Recomputed.apply(function, *tensors)
+
+
+def _differentiated(*tensors: Tensor) -> bool:
+    """Whether somebody asks for a derivative by one of the tensors."""
+    reverse = torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
+    return reverse or _followed(*tensors)
+
+
+def _followed(*tensors: Tensor | None) -> bool:
+    """Whether torch.func (vmap, grad, ...) or forward-mode differentiation looks at each step."""
+    duals = (torch.autograd.forward_ad.unpack_dual(t) for t in tensors if t is not None)
+    return torch._C._are_functorch_transforms_active() or any(d.tangent is not None for d in duals)
 
 
 def _float32(array: Any) -> Tensor:
@@ -262,7 +312,7 @@ class KDFeature(nn.Module):
         magnification: float | str = MAGNIFICATION,
         scales: int | Sequence[float] = 1,
         upright: bool = False,
-        chunk: int = 4096,
+        chunk: int = 1024,
     ) -> None:
         super().__init__()
         if detector is not None and upright:
@@ -293,17 +343,22 @@ class KDFeature(nn.Module):
 
     def describe(self, images: Tensor, lafs: Tensor) -> Tensor:
         """Descriptors (B, N, D) at given LAFs (B, N, 2, 3), as large as the patches are to be."""
-        from kornia.feature import extract_patches_from_pyramid
+        gray = as_gray_batch(images)
+        planes = gray[:, 0].to(torch.promote_types(gray.dtype, torch.float32))
+        _, height, width = planes.shape
+        pyramid = pyramid_of(planes, max_depth((height, width)))
+        some = max(1, self.chunk // max(1, len(lafs) * len(self.scales)))
+        parts = lafs.to(gray.device, planes.dtype).split(some, dim=1)
+        rows = [self._describe(pyramid, part) for part in parts]
+        return torch.cat(rows, dim=1).to(gray.dtype)
 
-        gray, P, S = as_gray_batch(images), self.descriptor.patch_size, len(self.scales)
-        B, D = len(lafs), self.descriptor.dim
-        rows = [gray.new_zeros(B, 0, D)]
-        for some in lafs.split(max(1, self.chunk // max(1, B * S)), dim=1):
-            sizes = torch.stack([scaled(some, scale) for scale in self.scales], dim=2)
-            patches = extract_patches_from_pyramid(gray, sizes.reshape(B, -1, 2, 3), P)
-            rows.append(self.descriptor.pooled(patches.reshape(-1, S, P, P)).reshape(B, -1, D))
-        filled = lafs.ne(0).any(-1).any(-1)
-        return torch.cat(rows, dim=1) * filled[..., None]
+    def _describe(self, pyramid: Pyramid, lafs: Tensor) -> Tensor:
+        def patches(pixels: Tensor, lafs: Tensor) -> Tensor:
+            levels, P = Pyramid(pixels, pyramid.shapes), self.descriptor.patch_size
+            return torch.stack([sample(levels, scaled(lafs, f), P) for f in self.scales], dim=2)
+
+        rows = self.descriptor.pooled(recomputed(patches, pyramid.pixels, lafs).flatten(0, 1))
+        return rows.reshape(*lafs.shape[:2], self.descriptor.dim)
 
     def _ragged(self, images: Sequence[Tensor], masks: Any) -> tuple[list[Tensor], ...]:
         masks = [None] * len(images) if masks is None else masks
@@ -332,11 +387,6 @@ def hessian_detector(num_features: int, upright: bool = False) -> nn.Module:
         ori_module=PassLAF() if upright else LAFOrienter(19),
         mr_size=DETECTED_MAGNIFICATION,
     )
-
-
-def scaled(lafs: Tensor, factor: float) -> Tensor:
-    """LAFs (B, N, 2, 3) with another scale and the same centre."""
-    return torch.cat([lafs[..., :2] * factor, lafs[..., 2:]], dim=-1)
 
 
 def as_gray_batch(images: Tensor) -> Tensor:

@@ -16,7 +16,8 @@ from kd_cv.sampling import extract_patches
 torch = pytest.importorskip("torch")
 
 from kd_cv import KDModule  # noqa: E402
-from kd_cv.export import FramesModule, export_onnx, halved  # noqa: E402
+from kd_cv.export import FramesModule, export_onnx  # noqa: E402
+from kd_cv.torch_sampling import halved  # noqa: E402
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning"),
@@ -102,7 +103,8 @@ def test_halved_is_pyrdown(camera):
     for shape in ((512, 512), (301, 20), (2, 7), (1, 1)):
         image = camera[: shape[0], : shape[1]].astype(np.float32)
         expected = cv2.pyrDown(image)
-        np.testing.assert_allclose(halved(torch.from_numpy(image)), expected, rtol=1e-5, atol=1e-4)
+        ours = halved(torch.from_numpy(image)[None])[0]
+        np.testing.assert_allclose(ours, expected, rtol=1e-5, atol=1e-4)
 
 
 @pytest.mark.parametrize("scales", [1, 3])

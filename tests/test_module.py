@@ -16,7 +16,7 @@ from kd_cv.whitening import VARIANTS, Whitening
 
 torch = pytest.importorskip("torch")
 
-from torch.autograd import forward_ad, gradcheck  # noqa: E402
+from torch.autograd import forward_ad, gradcheck, gradgradcheck  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 from torch.utils._pytree import tree_leaves  # noqa: E402
 
@@ -245,6 +245,99 @@ def test_other_derivatives_do_not_take_the_fused_path(patches):
     with forward_ad.dual_level():
         tangent = forward_ad.unpack_dual(kd(forward_ad.make_dual(x, x))).tangent
     torch.testing.assert_close(tangent[:, 3], (expected * x).sum((1, 2, 3)), atol=1e-4, rtol=1e-3)
+
+
+def kept_bytes(kd, x):
+    """Bytes that autograd keeps of a forward, each storage once; and the rows."""
+    storages = {}
+
+    def pack(t):
+        storages[t.untyped_storage().data_ptr()] = t.untyped_storage().nbytes()
+        return t
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
+        rows = kd(x)
+    return sum(storages.values()), rows
+
+
+def test_chunks_are_computed_again_for_the_gradient(patches, fitted, monkeypatch):
+    """Autograd keeps patches and constants, not some twenty planes of each; nothing else."""
+    kd, size = KDModule(whitening="ws", weights=fitted), patches.numel() * patches.element_size()
+    constants = sum(t.numel() * t.element_size() for t in kd.state_dict().values())
+    leaves, results = [patches.clone().requires_grad_() for _ in range(2)], []
+    for leaf, chunk in zip(
+        leaves, (1 << 30, 120 * P * P), strict=True
+    ):  # 30 patches, as gradients need
+        monkeypatch.setattr(module, "CHUNK_CPU", chunk)
+        results.append(kept_bytes(kd, leaf))
+        results[-1][1].pow(3).sum().backward()
+    (whole, rows), (parts, others) = results
+    assert whole > 15 * size and parts < 2 * size + constants
+    torch.testing.assert_close(others, rows, atol=1e-5, rtol=0)
+    torch.testing.assert_close(leaves[1].grad, leaves[0].grad, atol=1e-5, rtol=1e-3)
+
+
+def test_recomputation_changes_no_bit(patches, supervised, monkeypatch):
+    monkeypatch.setattr(module, "CHUNK_CPU", 120 * P * P)
+    results = []
+    for recomputed in (module.recomputed, lambda function, *tensors: function(*tensors)):
+        monkeypatch.setattr(module, "recomputed", recomputed)
+        x = patches.clone().requires_grad_()
+        rows = supervised(x)
+        results.append((rows, *torch.autograd.grad(rows.pow(3).sum(), x)))
+    for ours, plain in zip(*results, strict=True):
+        assert torch.equal(ours, plain)
+
+
+def test_derivatives_of_several_chunks(fitted, monkeypatch):
+    monkeypatch.setattr(module, "CHUNK_CPU", 1)  # each patch is a chunk
+    x = torch.rand(3, 1, 16, 16, dtype=torch.float64, generator=torch.manual_seed(0))
+    kd = KDModule(16, "cart", whitening=None)
+    assert gradcheck(kd, (x.clone().requires_grad_(),), fast_mode=True, check_forward_ad=True)
+    assert gradgradcheck(kd, (x.clone().requires_grad_(),), fast_mode=True)
+
+    def energy(x):
+        return kd(x).pow(3).sum()
+
+    expected = torch.autograd.functional.jacobian(energy, x)
+    torch.testing.assert_close(torch.func.grad(energy)(x), expected)
+
+
+def test_the_matrix_of_several_chunks_is_trained(patches, fitted, monkeypatch):
+    grads = []
+    for chunk in (1 << 30, 120 * P * P):
+        monkeypatch.setattr(module, "CHUNK_CPU", chunk)
+        kd = KDModule(whitening="ws", weights=fitted, trainable=True)
+        kd(patches.clone().requires_grad_()).pow(3).sum().backward()
+        grads.append([p.grad for p in kd.parameters()])
+    torch.testing.assert_close(grads[1], grads[0], atol=1e-4, rtol=1e-3)
+
+
+def test_autocast_does_not_reach_what_is_computed_again(patches, supervised, monkeypatch):
+    grads = []
+    for chunk in (1 << 30, 120 * P * P):
+        monkeypatch.setattr(module, "CHUNK_CPU", chunk)
+        x = patches.clone().requires_grad_()
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            supervised(x).pow(3).sum().backward()
+        grads.append(x.grad)
+    torch.testing.assert_close(*grads, atol=1e-4, rtol=1e-2)
+
+
+def test_derivatives_by_a_whitening_that_is_handed_in(patches, supervised):
+    """As buffers of functional_call, the whitening of a module that trains nothing."""
+    buffers = dict(supervised.named_buffers())
+
+    def energy(A):
+        rows = torch.func.functional_call(supervised, buffers | {"A": A}, (patches[:9],))
+        return rows.pow(3).sum()
+
+    A = buffers["A"].clone().requires_grad_()
+    (expected,) = torch.autograd.grad(energy(A), A)
+    assert expected.abs().max() > 0
+    torch.testing.assert_close(torch.func.grad(energy)(A.detach()), expected, atol=1e-5, rtol=1e-3)
+    both = torch.func.vmap(energy)(torch.stack([A.detach(), 2 * A.detach()]))
+    torch.testing.assert_close(both, energy(A.detach()).expand(2))
 
 
 def test_trainable_whitening(patches, fitted):
