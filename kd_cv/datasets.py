@@ -562,7 +562,8 @@ def _blank(patches: NDArray[np.uint8]) -> NDArray[np.bool_]:
 def _read_bytes(path: Path, limit: int) -> bytes:
     state = path.stat()
     if not stat.S_ISREG(state.st_mode):  # a pipe might never end, nor even begin
-        raise ValueError(f"{path} is not a file")
+        kind = "directory" if stat.S_ISDIR(state.st_mode) else "pipe or device"
+        raise ValueError(f"{path} is not a file, but a {kind}")
     if state.st_size > limit:
         raise ValueError(f"{path} has {state.st_size} bytes, at most {limit} are read")
     return path.read_bytes()

@@ -210,11 +210,11 @@ def test_too_large_a_file_and_what_is_no_file_are_not_read(tmp_path, monkeypatch
     (tmp_path / "large.png").write_bytes(bytes(1001))
     with pytest.raises(ValueError, match="1001 bytes, at most 1000"):
         datasets.read_gray(tmp_path / "large.png")
-    with pytest.raises(ValueError, match="is not a file"):
+    with pytest.raises(ValueError, match="is not a file, but a directory"):
         datasets.read_gray(tmp_path)
     if hasattr(os, "mkfifo"):
         os.mkfifo(tmp_path / "pipe.png")  # to open it would wait for a writer
-        with pytest.raises(ValueError, match="is not a file"):
+        with pytest.raises(ValueError, match="is not a file, but a pipe"):
             datasets.read_gray(tmp_path / "pipe.png")
 
 
