@@ -8,8 +8,9 @@ bit, that of one process on such a machine.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -104,20 +105,10 @@ def fit_statistics(
     >>> fit_whitening(fit_statistics(scenes, client=client), kd.spec, {"fitted on": "..."})
     """
     kd = KDDescriptor(whitening=None) if kd is None else kd
-    results: Iterable[tuple[int, Statistics]]
-    if client is None:
-        results = enumerate(_statistics_of(scene, kd) for scene in scenes)
-    else:
-        results = _map(client, _statistics_of, scenes, kd)
+    run = one_by_one if client is None else in_order(client)
     total = Statistics(kd.spec.dim)
-    # Rounding depends on the order of a sum: whatever comes first, merge in the order of scenes.
-    waiting: dict[int, Statistics] = {}
-    merged = 0
-    for index, statistics in results:
-        waiting[index] = statistics
-        while merged in waiting:
-            total.merge(waiting.pop(merged))
-            merged += 1
+    for statistics in run(partial(_statistics_of, kd=kd), scenes):
+        total.merge(statistics)
     return total
 
 
@@ -126,11 +117,36 @@ def _statistics_of(scene: Scene | tuple[PathLike, PathLike], kd: KDDescriptor) -
     if not isinstance(scene, Scene):
         scene = Scene.load(*scene)
     own = kd.settings
-    # The last bits of a matrix product depend on the number of BLAS threads.
+    return scene_statistics([scene], kd.spec, magnification=own.magnification, scales=own.scales)
+
+
+def one_by_one(work: Callable[[Any], Result], items: Sequence[Any]) -> Iterator[Result]:
+    """`map` with one BLAS thread: the last bits of a matrix product depend on their number."""
+    return (_single_threaded(item, work) for item in items)
+
+
+def in_order(client: Any) -> Callable[[Callable[[Any], Result], Sequence[Any]], Iterator[Result]]:
+    """`one_by_one` on the workers of a Dask client, with the same bits.
+
+    >>> fit_photos("/shared/photographs", run=in_order(client))
+    """
+
+    def run(work: Callable[[Any], Result], items: Sequence[Any]) -> Iterator[Result]:
+        # Rounding depends on the order of a sum: whatever is ready first, give the first item's.
+        ready: dict[int, Result] = {}
+        given = 0
+        for index, result in _map(client, _single_threaded, items, work):
+            ready[index] = result
+            while given in ready:
+                yield ready.pop(given)
+                given += 1
+
+    return run
+
+
+def _single_threaded(item: Any, work: Callable[[Any], Result]) -> Result:
     with _threadpoolctl().threadpool_limits(1):
-        return scene_statistics(
-            [scene], kd.spec, magnification=own.magnification, scales=own.scales
-        )
+        return work(item)
 
 
 def _run_batch(batch: Batch, extraction: Extraction) -> Report:

@@ -15,6 +15,8 @@ import shutil
 import tempfile
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -121,7 +123,18 @@ def fit_whitening(
 
 PairSource = Literal["none", "warp", "sfm"]
 HELD_OUT = 5  # every fifth photograph is kept from the fit, to test on
+Run = Callable[[Callable[[Any], "Share"], Sequence[Any]], Iterable["Share"]]
 MAX_SIZE = 1280  # longer side of the photographs, in pixels; larger ones are reduced
+
+
+class NoScene(ValueError):
+    """No folder of photographs gives a reconstruction."""
+
+
+def check_pairs(pairs: str) -> None:
+    """ValueError for an unknown source of pairs."""
+    if pairs not in ("none", "warp", "sfm"):
+        raise ValueError(f"pairs must be 'none', 'warp' or 'sfm', got {pairs!r}")
 
 
 def split_photos(paths: Sequence[Path]) -> tuple[list[Path], list[Path]]:
@@ -160,8 +173,7 @@ def photo_scenes(
            random warps of itself; "sfm": all of a folder by structure from motion
     workspace  a folder in which "sfm" keeps its work, so that an interrupted run goes on
     """
-    if pairs not in ("none", "warp", "sfm"):
-        raise ValueError(f"pairs must be 'none', 'warp' or 'sfm', got {pairs!r}")
+    check_pairs(pairs)
     if pairs == "sfm":
         yield from _sfm_scenes(paths, workspace, max_keypoints, seed)
         return
@@ -207,7 +219,7 @@ def _sfm_scenes(
             found += 1
             yield scene
     if failure and not found:
-        raise failure
+        raise NoScene(str(failure)) from failure
 
 
 def fit_photos(
@@ -222,34 +234,43 @@ def fit_photos(
     max_keypoints: int = 1000,
     workspace: str | os.PathLike[str] | None = None,
     seed: int = 0,
-    progress: Callable[[Scene], None] | None = None,
+    progress: Callable[[str], None] | None = None,
+    run: Run = map,
 ) -> dict[Key, Whitening]:
     """Fit matrices on photographs, of a folder or as listed, for every kernel and patch size.
 
     Memory does not grow with their number. pairs, views, max_keypoints, workspace: see
     `photo_scenes`; without pairs there is no W_S. One that cannot be read is skipped with a
-    warning. progress(scene) is called after each scene.
+    warning. progress(name) is called after each scene. run: `map`, or what works like it on other
+    machines (see `cluster.in_order`).
     """
     paths = list_photos(photos) if isinstance(photos, (str, os.PathLike)) else list(photos)
     if not paths:
         raise ValueError("there are no photographs to fit on")
+    check_pairs(pairs)
     specs = [Spec(size, kernel) for size in patch_sizes for kernel in kernels]
     statistics = {spec: Statistics(spec.dim) for spec in specs}
-    scenes = 0
-    for scene in photo_scenes(
-        paths, pairs, views=views, max_keypoints=max_keypoints, workspace=workspace, seed=seed
-    ):
-        scenes += 1
-        for size in patch_sizes if scene.views else ():
-            # The parts of the concatenation are the other two descriptors.
-            concat = Spec(size, "concat")
-            X, matching = describe_scene(scene, raw_descriptors(concat, magnification, scales))
-            for kernel in kernels:
-                statistics[Spec(size, kernel)].update(part(X, concat, kernel), matching)
-        if progress:
-            progress(scene)
+    work = partial(
+        fit_share,
+        pairs=pairs,
+        specs=specs,
+        magnification=magnification,
+        scales=tuple(scales),
+        views=views,
+        max_keypoints=max_keypoints,
+        workspace=workspace,
+    )
+    scenes, problem = 0, ""
+    for share in run(work, shares(paths, pairs, seed)):
+        for problem in share.problems:
+            warnings.warn(problem, stacklevel=2)
+        for spec, own in share.statistics.items():
+            statistics[spec].merge(own)
+        scenes += len(share.scenes)
+        for name in share.scenes if progress else ():
+            progress(name)  # type: ignore[misc]
     if not scenes:
-        raise ValueError(f"none of the {len(paths)} photographs can be read")
+        raise ValueError(f"none of the {len(paths)} photographs can be used: {problem}")
     provenance = {
         "fitted_on": f"{len(paths) if pairs == 'sfm' else scenes} photographs",
         "pairs_by": pairs,
@@ -263,6 +284,60 @@ def fit_photos(
         (spec.kernel, spec.patch_size): fit_whitening(own, spec, provenance)
         for spec, own in statistics.items()
     }
+
+
+@dataclass(frozen=True)
+class Share:
+    """What some of the photographs add to a fit.
+
+    scenes    their names
+    problems  why photographs or folders were skipped
+    """
+
+    scenes: tuple[str, ...]
+    statistics: Mapping[Spec, Statistics]
+    problems: tuple[str, ...]
+
+
+def shares(
+    paths: Sequence[Path], pairs: PairSource, seed: int
+) -> list[tuple[tuple[Path, ...], int]]:
+    """Photographs that are worked on together, and their seed: one by one, or folder by folder."""
+    if pairs != "sfm":
+        return [((path,), seed + number) for number, path in enumerate(paths)]
+    folders = sorted({path.parent for path in paths})
+    return [(tuple(path for path in paths if path.parent == f), seed) for f in folders]
+
+
+def fit_share(
+    share: tuple[Sequence[Path], int],
+    *,
+    pairs: PairSource,
+    specs: Sequence[Spec],
+    magnification: float,
+    scales: Sequence[float],
+    **options: Any,
+) -> Share:
+    """Describe the photographs of a share; options: of `photo_scenes`."""
+    paths, seed = share
+    statistics = {spec: Statistics(spec.dim) for spec in specs}
+    names = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            for scene in photo_scenes(paths, pairs, seed=seed, **options):
+                names.append(scene.name)
+                for size in dict.fromkeys(spec.patch_size for spec in specs if scene.views):
+                    # The parts of the concatenation are the other two descriptors.
+                    concat = Spec(size, "concat")
+                    describe = raw_descriptors(concat, magnification, scales)
+                    X, matching = describe_scene(scene, describe)
+                    for spec in specs:
+                        if spec.patch_size == size:
+                            statistics[spec].update(part(X, concat, spec.kernel), matching)
+        except NoScene:
+            pass  # of which there is a warning
+    return Share(tuple(names), statistics, tuple(str(own.message) for own in caught))
 
 
 def part(X: Array32, concat: Spec, kernel: str) -> Array32:

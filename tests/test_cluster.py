@@ -1,5 +1,6 @@
 """A real local cluster of two processes, one of which is killed in the middle of the run."""
 
+import json
 import os
 import pickle
 import signal
@@ -15,10 +16,12 @@ from skimage import data
 from test_extract import SMALL, photographs, whole_parts
 
 from kd_cv import KDDescriptor, cluster, extract
+from kd_cv.cli import main
 from kd_cv.datasets import Scene, View
 from kd_cv.extract import Extraction
+from kd_cv.fit import fit_photos
 from kd_cv.frames import as_gray, from_keypoints, to_keypoints
-from kd_cv.whitening import Statistics, Whitening
+from kd_cv.whitening import Statistics, Whitening, save
 
 distributed = pytest.importorskip("distributed")
 pytest.importorskip("h5py")
@@ -82,6 +85,40 @@ def test_statistics_survive_a_lost_worker(client: Any) -> None:
     assert alone.count > 2000 and alone.pair_count > 1000
     rows = Whitening.fit(alone).projection("ws", 64)[1]
     assert np.array_equal(rows, Whitening.fit(together).projection("ws", 64)[1])
+
+
+def test_matrices_are_those_of_one_process(client: Any, tmp_path: Path) -> None:
+    """From photographs to the file of matrices, bit for bit; what cannot be read is said here."""
+    folder = photographs(tmp_path / "images", count=12, side=200)
+    (folder / "broken.jpg").write_text("no picture")
+    told: list[str] = []
+    for name, run in (("one", cluster.one_by_one), ("cluster", cluster.in_order(client))):
+        with pytest.warns(UserWarning, match="photograph skipped.*broken"):
+            entries = fit_photos(
+                folder, kernels=["cart"], max_keypoints=200, run=run, progress=told.append
+            )
+        save(tmp_path / f"{name}.npz", entries)
+    assert (tmp_path / "one.npz").read_bytes() == (tmp_path / "cluster.npz").read_bytes()
+    assert len(told) == 24 and told[:12] == told[12:]
+    assert entries["cart", 32].provenance["pairs"] > 500
+
+
+def test_commands_on_a_scheduler(
+    client: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("typer")
+    folder = photographs(tmp_path / "images", count=12, side=256)
+    there = ["--scheduler", client.scheduler.address]
+    output = tmp_path / "mine.npz"
+    assert main(["fit", str(folder), "-o", str(output), *there, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["provenance"]["fitted_on"] == "10 photographs" and output.is_file()
+    features = tmp_path / "features.h5"
+    command = ["extract", str(folder), "-o", str(features), "--weights", str(output)]
+    assert main([*command, *there, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["done"] == 12
+    assert main(["fit", str(folder), "-o", str(output), "--workers", "2"]) == 2
+    assert "--workers is for --scheduler local" in capsys.readouterr().err
 
 
 def scene(name: str, shift: int) -> Scene:

@@ -24,7 +24,9 @@ from kd_cv.cli.options import (
     Photos,
     Ratio,
     Root,
+    Scheduler,
     Weights,
+    Workers,
 )
 from kd_cv.frames import MAGNIFICATION
 
@@ -185,16 +187,8 @@ def extract(
     max_keypoints: MaxKeypoints = 8192,
     max_size: MaxSize = 3200,
     dtype: Annotated[str, typer.Option(help="float16, float32, or uint8 for kd.")] = "float16",
-    workers: Annotated[
-        int | None, typer.Option(help="Images at a time; as many as there are cores by default.")
-    ] = None,
-    scheduler: Annotated[
-        str | None,
-        typer.Option(
-            help="Run on Dask: the address of a scheduler, or local for a cluster of processes on "
-            "this machine, --workers of them."
-        ),
-    ] = None,
+    workers: Workers = None,
+    scheduler: Scheduler = None,
     root: Root = None,
     overwrite: Overwrite = False,
     as_json: Json = False,
@@ -404,6 +398,10 @@ def fit(
     workspace: Annotated[
         Path | None, typer.Option(help="Folder in which sfm keeps its work, to go on later.")
     ] = None,
+    scheduler: Scheduler = None,
+    workers: Annotated[
+        int | None, typer.Option(help="Processes of --scheduler local; one a core by default.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Fit whitening matrices on your own photographs, and test them on held-out ones.
@@ -417,6 +415,8 @@ def fit(
 
         kd-cv fit photographs -o mine.npz --pairs none --patch-size 32 --patch-size 64
 
+        kd-cv fit /shared/photographs -o mine.npz --scheduler tcp://host:8786
+
         kd-cv match left.jpg right.jpg --weights mine.npz -o matches.png
     """
     from kd_cv.cli.fit import fit_command
@@ -426,7 +426,7 @@ def fit(
     raise typer.Exit(
         fit_command(
             photos, output, pairs, patch_size or [32], magnification, views,  # type: ignore[arg-type]
-            max_keypoints, workspace, as_json,
+            max_keypoints, workspace, scheduler, workers, as_json,
         )
     )  # fmt: skip
 

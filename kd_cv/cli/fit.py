@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from kd_cv import weights as shipped
 from kd_cv.candidates import KD
 from kd_cv.cli.outputs import check_writable
 from kd_cv.cli.tables import plain_warnings, print_table, telling
-from kd_cv.datasets import Scene, list_photos
+from kd_cv.datasets import list_photos
 from kd_cv.engine import DEFAULT_WEIGHTS
 from kd_cv.evaluate import (
     Gray,
@@ -37,6 +38,8 @@ def fit_command(
     views: int,
     max_keypoints: int,
     workspace: Path | None,
+    scheduler: str | None,
+    workers: int | None,
     as_json: bool,
 ) -> int:
     """Run `kd-cv fit`; the exit code."""
@@ -44,14 +47,14 @@ def fit_command(
         raise ValueError(f"{output}: the name of the file of matrices must end in .npz")
     check_writable(output)
     training, held_out = split_photos(list_photos(photos))
-    with plain_warnings(), telling("Fitting", as_json) as tell:
-
-        def done(scene: Scene) -> None:
-            tell(scene.name)
-
+    if scheduler is None and workers is not None:
+        raise ValueError(f"--workers is for --scheduler local, got {workers} without it")
+    running = nullcontext(map) if scheduler is None else _on_cluster(scheduler, workers)
+    with plain_warnings(), telling("Fitting", as_json) as tell, running as run:
         entries = fit_photos(
-            training, pairs, patch_sizes=patch_sizes, magnification=magnification, views=views,
-            max_keypoints=max_keypoints, workspace=workspace, progress=done,
+            [path.absolute() for path in training], pairs, patch_sizes=patch_sizes,
+            magnification=magnification, views=views, max_keypoints=max_keypoints,
+            workspace=workspace and workspace.absolute(), progress=tell, run=run,
         )  # fmt: skip
         save(output, entries)
     with plain_warnings(), telling("Testing", as_json) as tell:
@@ -68,6 +71,14 @@ def fit_command(
     print(f"matrices: {output.resolve()}")
     print(f'use them: KDDescriptor(weights="{output}", whitening="{candidates[-1].variant}")')
     return 0
+
+
+@contextmanager
+def _on_cluster(scheduler: str, workers: int | None) -> Iterator[Any]:
+    from kd_cv.cluster import connected, in_order
+
+    with connected(scheduler, workers) as client:
+        yield in_order(client)
 
 
 class Labelled(KD):

@@ -37,6 +37,16 @@ Detector = Annotated[
 MaxKeypoints = Annotated[int, typer.Option(help="The strongest of each image.")]
 MaxSize = Annotated[int, typer.Option(help="Longer side; larger images are reduced.")]
 Ratio = Annotated[float, typer.Option(help="Nearest over second nearest distance, at most.")]
+Workers = Annotated[
+    int | None, typer.Option(help="At a time; as many as there are cores by default.")
+]
+Scheduler = Annotated[
+    str | None,
+    typer.Option(
+        help="Run on Dask: the address of a scheduler, or local for a cluster of processes on "
+        "this machine, --workers of them."
+    ),
+]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Begin anew.")]
 
 # Of an evaluation, where several descriptors stand side by side.
