@@ -280,11 +280,6 @@ class OfKDFeature(Entry):
             is_tensor(tensor, dim)
         return list(descriptors.double().numpy())
 
-    def check_nothing(self) -> None:
-        from kd_cv import KDFeature
-
-        assert KDFeature(20)([]) == ([], [], [])
-
     def type_of(self, result: Any) -> str:
         (dtype,) = {str(tensor.dtype) for tensor in result}
         return dtype
@@ -599,6 +594,7 @@ def main() -> None:
     """Every check on every entry that is there; exit code 1 if one fails."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--without", action="append", default=[], help="a module, as if not there")
+    parser.add_argument("--check", help="only this one")
     parser.add_argument("--save", help=".npz for the rows of each entry")
     options = parser.parse_args()
     for name in options.without:
@@ -617,6 +613,8 @@ def main() -> None:
             print(f"{entry.name}: not there")
             continue
         for check in CHECKS:
+            if options.check not in (None, check.__name__):
+                continue
             try:
                 check(entry)
             except AssertionError as error:

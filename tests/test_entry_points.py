@@ -54,7 +54,9 @@ def test_without_numba_all_keep_it_and_give_the_same(tmp_path):
 
 
 def test_without_torch_all_others_keep_it():
-    out = in_another_interpreter("--without", "torch", "--without", "kornia")
+    out = in_another_interpreter(
+        "--without", "torch", "--without", "kornia", "--check", "check_types"
+    )
     for entry in filter(suite.Entry.available, suite.ENTRIES):
         expected = "not there" if "torch" in entry.needs else "ok"
         assert f"{entry.name}: {expected}\n" in out
