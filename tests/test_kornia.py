@@ -319,6 +319,15 @@ def test_gradients_reach_the_image(feature, image, keypoints):
         assert leaf.grad.isfinite().all() and leaf.grad.abs().max() > 0
 
 
+def test_lafs_are_described_on_their_device(fitted):
+    """Operations of the meta device and the CPU do not mix."""
+    kd = KDModule(whitening="ws", weights=fitted).to("meta")
+    x = torch.empty(2, 3, 99, 77, device="meta", requires_grad=True)
+    rows = KDFeature(descriptor=kd, scales=3).describe(x, torch.empty(2, 700, 2, 3, device="meta"))
+    rows.sum().backward()
+    assert (rows.shape, rows.device.type, x.grad.shape) == ((2, 700, 128), "meta", x.shape)
+
+
 def test_gradients_keep_the_patches_and_little_else(feature, image, keypoints):
     x, lafs = image.clone().requires_grad_(), lafs_from_keypoints(keypoints)
     kept = []
