@@ -51,7 +51,11 @@ def core(session: nox.Session, versions: str) -> None:
     ],
 )
 def torch(session: nox.Session, versions: str) -> None:
-    run(session, versions, "cli,features,export")
+    run(
+        session,
+        versions,
+        "cli,features,export" if versions == "newest-torch" else "cli,features,torch",
+    )
 
 
 @nox.session(python="3.11")

@@ -253,3 +253,14 @@ def test_a_sequence_in_which_nothing_is_seen(tmp_path):
         np.savetxt(tmp_path / f"H_1_{k}", np.eye(3))
     with pytest.raises(ValueError, match="0 keypoints are seen in all images"):
         strips_of_sequence(read_sequence(tmp_path))
+
+
+def test_extraction_of_no_descriptor_and_by_no_worker(tmp_path):
+    pytest.importorskip("h5py")
+    from kd_cv.extract import Extraction, extract
+
+    with pytest.raises(TypeError, match="descriptor must be a name or a KDDescriptor, got int"):
+        Extraction(3)
+    cv2.imwrite(str(tmp_path / "blank.png"), np.zeros((64, 64), np.uint8))
+    with pytest.raises(ValueError, match="workers must be at least 1, got 0"):
+        extract(tmp_path, tmp_path / "features.h5", Extraction("sift", 10), workers=0)
