@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kd_cv import core
-from kd_cv.frames import Frames
+from kd_cv.frames import Frames, in_range
 from kd_cv.sampling import pyramid_for, pyramid_of_patches, sample, sampling_steps
 from kd_cv.spec import Spec
 from kd_cv.whitening import needs_sqrt, variant_name
@@ -69,8 +69,9 @@ def describe(
         raise TypeError(f"patches must be uint8 or float, got {patches.dtype}")
     if patch_size is not None and patch_size != patches.shape[1]:
         raise ValueError(f"patch_size is {patch_size}, but the patches are {patches.shape[1:]}")
-    if patches.dtype.kind == "f" and not np.isfinite(patches).all():
-        raise ValueError("float patches must not contain NaN or infinity")
+    if patches.dtype.kind == "f":
+        with np.errstate(over="ignore"):  # infinity is refused
+            patches = in_range(patches.astype(np.float32, copy=False), "float patches")
     spec = Spec(patches.shape[1], kernel)
     return describe_patches(patches, spec, projection_for(spec, whitening, weights, dim))
 

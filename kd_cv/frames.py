@@ -167,3 +167,17 @@ def describable(frames: Frames, shape: tuple[int, int], magnification: float) ->
         & (y - reach < height - 0.5)
     )
     return sensible & overlaps
+
+
+def __getattr__(name: str) -> Any:
+    # LAFs are torch tensors; their rules are imported when first asked for.
+    if name in (
+        "lafs_from_frames",
+        "frames_from_lafs",
+        "lafs_from_keypoints",
+        "keypoints_from_lafs",
+    ):
+        from kd_cv import lafs
+
+        return getattr(lafs, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

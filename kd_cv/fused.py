@@ -15,6 +15,7 @@ There are three kernels without functions below them, because Numba would compil
 once alone and once more in each caller: a first call would take twice as long.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -41,7 +42,14 @@ _zero = np.float32(0.0)
 # Sums may be reordered and contracted (each row always in the same way); NaN and infinity keep
 # their meaning.
 _fast = {"reassoc", "contract", "nsz", "arcp"}
-_compile = njit(nogil=True, cache=True, fastmath=_fast, error_model="numpy", no_cfunc_wrapper=True)
+_options = {"nogil": True, "fastmath": _fast, "error_model": "numpy", "no_cfunc_wrapper": True}
+
+
+def _compile(function: Callable[..., None]) -> Any:
+    try:
+        return njit(cache=True, **_options)(function)
+    except RuntimeError:  # there is no folder that Numba could keep compiled code in
+        return njit(**_options)(function)
 
 
 @dataclass(frozen=True)

@@ -89,6 +89,12 @@ def resolve(
         whitening, source = weights, "the given Whitening"
     elif isinstance(weights, Mapping):
         source = "the given entries"
+        for key, value in weights.items():
+            if not (isinstance(key, tuple) and len(key) == 2 and isinstance(value, Whitening)):
+                raise TypeError(
+                    "a dict of weights has keys (kernel, patch size) and a Whitening for each, "
+                    f"got {key!r}: {type(value).__name__}"
+                )
         whitening = _nearest(weights, kernel, patch_size, source)
     elif isinstance(weights, (str, os.PathLike)):
         source = f"weights {os.fspath(weights)!r}"

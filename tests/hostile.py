@@ -407,7 +407,7 @@ def patches() -> Calls:
         return bool(np.all((norms == 0) | (np.abs(norms - 1) < 1e-4)))
 
     views = {
-        "1e15": good * 1e15, "1e30": good * 1e30, "1e-30": good * 1e-30,
+        "1e15": good * 1e15, "1e30": good * 1e30, "3e38": good * 3e38, "1e-30": good * 1e-30,
         "negative": -good,
         "float16": good.astype(np.float16), "big-endian": good.astype(">f4"), "nested lists":
         good.tolist(), "stride 0": np.broadcast_to(good[:1], (9, 32, 32)), "reversed":

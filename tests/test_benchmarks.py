@@ -61,3 +61,12 @@ def test_reconstruction(tmp_path: Path) -> None:
     text = run("colmap_bench.py", tmp_path / "scenes", "--descriptors", "kd", "sift")
     _, kd, sift = rows(text)
     assert kd[:4] == ["apart", "kd", "0 of 2", "0"] and sift[:2] == ["apart", "sift"]
+
+
+def test_lafs() -> None:
+    pytest.importorskip("kornia")
+    titles, floats, eight_bits, kornias = rows(run("lafs_bench.py", "--keypoints", 200))
+    assert titles[1:] == ["same nearest neighbour", "worst photograph"]
+    # The float rows are the same numbers; OpenCV's 8-bit pyramid rounds.
+    assert float(floats[2].rstrip("%")) > 99.5 and float(eight_bits[1].rstrip("%")) > 97
+    assert float(kornias[1].rstrip("%")) > 50

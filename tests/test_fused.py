@@ -325,6 +325,34 @@ def _rows(kd, image, frames):
     return kd.compute(image, kd_cv.frames.to_keypoints(frames))[1]
 
 
+def test_where_numba_may_keep_no_code(camera, keypoints, tmp_path):
+    np.savez(tmp_path / "in.npz", image=camera, frames=from_keypoints(keypoints)[:20])
+    program = f"""
+        from numba.core import caching
+        # What Numba does where neither the package nor the home folder can be written to.
+        for kind in vars(caching).values():
+            if hasattr(kind, "_locator_classes"):
+                kind._locator_classes = []
+        import numpy as np, kd_cv
+        data = np.load({str(tmp_path / "in.npz")!r})
+        keypoints = kd_cv.frames.to_keypoints(data["frames"])
+        rows = kd_cv.KDDescriptor().compute(data["image"], keypoints)[1]
+        np.save({str(tmp_path / "out.npy")!r}, rows)
+    """
+    subprocess.run([sys.executable, "-c", textwrap.dedent(program)], check=True, timeout=120)
+    expected = KDDescriptor().compute(camera, keypoints[:20])[1]
+    assert np.array_equal(np.load(tmp_path / "out.npy"), expected)
+
+
+@pytest.mark.parametrize("gain", [1e15, 1e30, 3e38])
+def test_patches_of_any_gain(camera, gain):
+    patches = camera[:96, :96].reshape(3, 32, 3, 32).swapaxes(1, 2).reshape(-1, 32, 32) / 255.0
+    result = kd_cv.describe(patches * gain)
+    np.testing.assert_allclose(result, kd_cv.describe(patches), rtol=0, atol=1e-4)
+    with pytest.raises(ValueError, match="NaN or infinity, nor what float32 cannot hold"):
+        kd_cv.describe(patches * 1e300)
+
+
 # Without Numba ------------------------------------------------------------------------------------
 
 

@@ -98,6 +98,15 @@ def test_keypoints_and_lafs_round_trip(keypoints):
         np.testing.assert_allclose((turn + 180) % 360 - 180, 0, atol=1e-4)
 
 
+def test_frames_has_the_converters_too():
+    from kd_cv import frames
+
+    assert frames.lafs_from_keypoints is lafs_from_keypoints
+    assert frames.keypoints_from_lafs is keypoints_from_lafs
+    with pytest.raises(AttributeError, match="no attribute 'lafs'"):
+        frames.lafs  # noqa: B018
+
+
 def test_lafs_are_kornias():
     lafs = lafs_from_frames(FRAMES, magnification=12.0)
     np.testing.assert_allclose(KF.get_laf_center(lafs)[0], FRAMES[:, :2], rtol=1e-6)

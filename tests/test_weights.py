@@ -153,3 +153,9 @@ def test_every_shipped_file_is_whole():
         path = weights.folder() / entry.file
         assert weights.file_sha256(path) == entry.sha256
         assert all(fitted.has("ws") for fitted in whitening.load(path).values())
+
+
+@pytest.mark.parametrize("entries", [{1: 2}, {("concat", 32): 3}, {"concat": None}])
+def test_a_dict_of_something_else(entries):
+    with pytest.raises(TypeError, match=r"keys \(kernel, patch size\) and a Whitening for each"):
+        weights.resolve(entries, "concat", 32)
