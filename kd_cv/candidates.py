@@ -170,10 +170,12 @@ class SIFT:
 def sift_keypoints(frames: Frames, shape: tuple[int, ...]) -> list[cv2.KeyPoint]:
     """Keypoints of frames (N, 4) with the octave and layer that cv2.SIFT gives to their size.
 
-    cv2.SIFT finds the image to describe a keypoint in by these two, not by the size.
+    cv2.SIFT finds the image to describe a keypoint in by these two, not by the size. Its smallest
+    size here is a pixel: at 0.3 of one, OpenCV 4.10 corrupts its memory.
     """
+    frames = np.column_stack([frames[:, :2], np.maximum(frames[:, 2], 1.0), frames[:, 3]])
     # size = 2 * 1.6 * 2^(octave + layer / 3), layers 1 to 3, octaves from -1 on.
-    steps = np.rint(3 * np.log2(np.maximum(frames[:, 2], 1e-6) / 3.2)).astype(int)
+    steps = np.rint(3 * np.log2(frames[:, 2] / 3.2)).astype(int)
     last = max(0, int(np.log2(max(1, min(shape[:2])))) - 2)
     octave = np.clip((steps - 1) // 3, -1, last)
     layer = np.clip(steps - 3 * octave, 0, 3)
