@@ -52,6 +52,7 @@ LAYOUT = 1  # to be raised when the layout or the meaning of a setting changes
 MAX_BATCH = 16  # images of one partial file: what a crash can cost each worker
 DTYPES = ("float16", "float32", "uint8")
 STAGES = ("decode", "detect", "describe")
+MAX_RATIO = 1100  # bytes that one stored byte may stand for; deflate reaches 1032
 SETTINGS = "kd_cv"  # the root attribute that holds the settings as JSON
 
 PathLike = str | os.PathLike[str]
@@ -649,20 +650,57 @@ class Features:
 
     @classmethod
     def of(cls, arrays: Mapping[str, Any]) -> Features:
-        """From the datasets of an image."""
-        rows = arrays["descriptors"][()].T
+        """From the datasets of an image; ValueError if they do not fit together."""
+        n = len(arrays["keypoints"])
+        shapes = {
+            "keypoints": (n, 2), "descriptors": (len(arrays["descriptors"]), n),
+            "scores": (n,), "scales": (n,), "oris": (n,), "image_size": (2,),
+        }  # fmt: skip
+        for key, shape in shapes.items():
+            values = arrays[key]
+            if values.shape != shape or values.dtype.kind not in "fiu":
+                raise ValueError(
+                    f"{key} must be numbers of shape {shape}, got {values.dtype} {values.shape}"
+                )
+        rows = arrays["descriptors"].T
         if rows.dtype == np.uint8:  # the inverse of feature2d.as_uint8, up to rounding
             rows = rows.astype(np.float32) - 128
             rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
-        angles = np.rad2deg(arrays["oris"][()].astype(np.float64))
-        frames = np.column_stack([arrays["keypoints"][()], 2.0 * arrays["scales"][()], angles])
-        width, height = arrays["image_size"][()].tolist()
+        angles = np.rad2deg(arrays["oris"].astype(np.float64))
+        frames = np.column_stack([arrays["keypoints"], 2.0 * arrays["scales"], angles])
+        width, height = arrays["image_size"].tolist()
         return cls(
             frames.astype(np.float64),
             np.ascontiguousarray(rows, dtype=np.float32),
-            arrays["scores"][()],
-            (width, height),
+            np.asarray(arrays["scores"], dtype=np.float32),
+            (int(width), int(height)),
         )
+
+
+def _stored(group: Any) -> Arrays:
+    """The datasets of an image in an open file; ValueError for what is not simply stored there.
+
+    A dataset may claim any size and store nothing, or stand for bytes of another file.
+    """
+    h5py = _h5py()
+    arrays = {}
+    for key in ("keypoints", "descriptors", "scores", "scales", "oris", "image_size"):
+        item = group[key] if isinstance(group.get(key, getlink=True), h5py.HardLink) else None
+        if not isinstance(item, h5py.Dataset) or item.external or item.is_virtual:
+            raise ValueError(f"{key} is not a dataset of the file itself")
+        if not 1 <= item.ndim <= 2 or item.nbytes > MAX_RATIO * item.id.get_storage_size():
+            raise ValueError(f"{key} claims the shape {item.shape}, which is not stored")
+        arrays[key] = item[()]
+    return arrays
+
+
+@contextmanager
+def _damage_named(what: str) -> Iterator[None]:
+    """What HDF5 raises for a damaged file, as a ValueError that names it."""
+    try:
+        yield
+    except (ValueError, TypeError, KeyError, RuntimeError, OSError, AttributeError) as error:
+        raise ValueError(f"{what} is damaged: {error}") from error
 
 
 class FeatureFile(Mapping[str, Features]):
@@ -670,27 +708,26 @@ class FeatureFile(Mapping[str, Features]):
 
     def __init__(self, file: Any) -> None:
         self._file = file
-        if SETTINGS not in file.attrs:
+        with _damage_named(file.filename):
+            settings = file.attrs.get(SETTINGS)
+        if not isinstance(settings, str):
             raise ValueError(f"{file.filename} was not written by kd_cv: it has no settings")
+        with _damage_named(f"{file.filename}: {SETTINGS}"):
+            descriptor = json.loads(settings)["descriptor"]
+        #: The settings of the extraction.
+        self.settings_text = settings
+        #: What it holds: "kd", "sift" or "rootsift".
+        self.descriptor = descriptor if descriptor in ("sift", "rootsift") else "kd"
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        return tuple(names_in(self._file))
-
-    @property
-    def settings_text(self) -> str:
-        """The settings of the extraction."""
-        return str(self._file.attrs[SETTINGS])
-
-    @property
-    def descriptor(self) -> str:
-        """What it holds: "kd", "sift" or "rootsift"."""
-        descriptor = json.loads(self.settings_text)["descriptor"]
-        return descriptor if isinstance(descriptor, str) else "kd"
+        with _damage_named(self._file.filename):
+            return tuple(_name(name) for name in names_in(self._file))
 
     def count(self, name: str) -> int:
         """Keypoints of an image."""
-        return int(self._file[name]["keypoints"].shape[0])
+        with _damage_named(f"{self._file.filename}: {name!r}"):
+            return int(self._file[name]["keypoints"].shape[0])
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.names)
@@ -702,7 +739,10 @@ class FeatureFile(Mapping[str, Features]):
         return isinstance(name, str) and f"{name}/keypoints" in self._file
 
     def __getitem__(self, name: str) -> Features:
-        return Features.of(self._file[name])
+        if name not in self:
+            raise KeyError(name)
+        with _damage_named(f"{self._file.filename}: {name!r}"):
+            return Features.of(_stored(self._file[name]))
 
 
 @contextmanager

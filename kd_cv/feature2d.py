@@ -5,7 +5,9 @@ argument names are OpenCV's.
 """
 
 import copy
+import gzip
 import os
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -39,6 +41,11 @@ KeyPoints = tuple[cv2.KeyPoint, ...]
 SPREAD = 2.56
 MAX_SCALES = 100
 TYPES = (cv2.CV_32F, cv2.CV_8U)
+
+
+# A file of settings has about 500 bytes. OpenCV's parser needs memory that grows with the square of
+# the depth of nesting: 32 kB of brackets take 1 GB.
+MAX_SETTINGS_BYTES = 8192
 
 
 @dataclass(frozen=True)
@@ -329,23 +336,17 @@ class KDDescriptor:
 
     def read(self, source: Any) -> None:
         """Take the settings from a file, or a cv2.FileNode, that `write` made."""
-        if isinstance(source, cv2.FileNode):
-            node = source
-        else:
-            try:
-                storage = cv2.FileStorage(str(source), cv2.FILE_STORAGE_READ)
-            except (cv2.error, SystemError) as error:  # OpenCV's parser, by version
-                raise ValueError(f"{str(source)!r} is not YAML, XML or JSON") from error
-            if not storage.isOpened():
-                raise OSError(f"cannot read {str(source)!r}")
-            node = storage.getNode("feature2d")
-        if node.empty() or node.getNode("name").string() != self.getDefaultName():
+        storage = None if isinstance(source, cv2.FileNode) else _settings_storage(source)
+        node = source if storage is None else storage.getNode("feature2d")
+        if not node.isMap() or node.getNode("name").string() != self.getDefaultName():
             raise ValueError(f"no settings of {self.getDefaultName()} in {source!r}")
         text = {key: node.getNode(key).string() for key in ("kernel", "whitening", "weights")}
         number = {
             key: node.getNode(key).real()
             for key in ("patch_size", "dim", "magnification", "descriptor_type", "upright", "drop")
         }
+        if not np.isfinite(list(number.values())).all():
+            raise ValueError(f"the settings in {source!r} must be finite numbers, got {number}")
         self.__init__(  # type: ignore[misc]
             patch_size=int(number["patch_size"]),
             kernel=text["kernel"],
@@ -353,12 +354,44 @@ class KDDescriptor:
             weights=text["weights"],
             dim=int(number["dim"]),
             magnification=number["magnification"],
-            scales=tuple(node.getNode("scales").mat().ravel().tolist()),
+            scales=_stored_scales(node.getNode("scales")),
             descriptor_type=int(number["descriptor_type"]),
             upright=bool(number["upright"]),
             drop=bool(number["drop"]),
             detector=self._detector,
         )
+
+
+def _settings_storage(path: Any) -> Any:
+    """A file of settings, which may be packed by gzip, opened; its nodes live as long as it."""
+    path = str(path)
+    try:
+        with open(path, "rb") as file:
+            packed = file.read(2) == b"\x1f\x8b"
+    except OSError as error:
+        raise OSError(f"cannot read {path!r}: {error.strerror}") from error
+    try:
+        with gzip.open(path) if packed else open(path, "rb") as file:
+            data = file.read(MAX_SETTINGS_BYTES + 1)
+        if len(data) > MAX_SETTINGS_BYTES:
+            raise ValueError(f"it has more than {MAX_SETTINGS_BYTES} bytes")
+        flags = cv2.FILE_STORAGE_READ | cv2.FILE_STORAGE_MEMORY
+        storage = cv2.FileStorage(data.decode("utf-8"), flags)
+        storage.getNode("feature2d")  # an error if the file is not a map
+        return storage
+    # OpenCV's parser, by version; and gzip's
+    except (cv2.error, SystemError, ValueError, EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise ValueError(f"{path!r} is not YAML, XML or JSON of settings: {error}") from error
+
+
+def _stored_scales(node: Any) -> tuple[float, ...]:
+    """The numbers of a stored matrix; () if it is none. It is not made: it may claim any size."""
+    data = node.getNode("data") if node.isMap() else node
+    if data.isReal() or data.isInt():  # a sequence of one, as XML has it
+        return (data.real(),)
+    if not data.isSeq() or data.size() > MAX_SCALES:
+        return ()
+    return tuple(data.at(k).real() for k in range(data.size()))
 
 
 def _storable(value: Any) -> Any:

@@ -1,6 +1,7 @@
 """What files of others may not do: run code, take all memory, write elsewhere, use the network."""
 
 import ast
+import gzip
 import io
 import json
 import os
@@ -383,6 +384,143 @@ class TestPth:
         monkeypatch.setattr(torch, "__version__", "2.5.1")
         with pytest.raises(ImportError, match=r"needs torch 2\.6 or newer, not 2\.5\.1"):
             whitening.load_pth(tmp_path / "absent.pth")
+
+
+# --------------------------------------------------------------------- settings and feature files
+
+
+YAML = "%YAML:1.0\n---\n"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        YAML + "a: " + "[" * 100_000,  # OpenCV's parser would take gigabytes
+        '{"a":' * 100_000,
+        "<?xml version='1.0'?><opencv_storage>" + "<a>" * 100_000,
+        YAML + "- 1\n",
+        YAML + "feature2d: 7\n",
+        YAML + 'feature2d:\n   name: "Feature2D.KD"\n',
+        YAML + 'feature2d:\n   name: "Feature2D.KD"\n   patch_size: .inf\n   scales: 1.\n',
+        YAML + 'feature2d:\n   name: "Feature2D.KD"\n   patch_size: 32\n   kernel: concat\n'
+        "   magnification: 15.\n   dim: 128\n   descriptor_type: 5\n   whitening: ws\n"
+        "   weights: multiview\n   scales: !!opencv-matrix\n      rows: 60000\n"
+        "      cols: 60000\n      dt: d\n      data: [ ]\n",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("packed", [False, True])
+def test_hostile_settings_are_refused(tmp_path, content, packed):
+    path = tmp_path / "s.yml"
+    path.write_bytes(gzip.compress(content.encode()) if packed else content.encode())
+    kd = KDDescriptor(patch_size=16)
+    with pytest.raises(ValueError):
+        kd.read(path)
+    assert kd.settings.patch_size == 16
+
+
+def test_settings_packed_by_gzip_are_read_and_bombs_refused(tmp_path):
+    KDDescriptor(patch_size=20).write(tmp_path / "s.yml")
+    packed = tmp_path / "s.yml.gz"
+    packed.write_bytes(gzip.compress((tmp_path / "s.yml").read_bytes()))
+    kd = KDDescriptor()
+    kd.read(packed)
+    assert kd.settings.patch_size == 20
+    packed.write_bytes(gzip.compress(b"#" * 50_000_000))
+    with pytest.raises(ValueError, match="more than 8192 bytes"):
+        kd.read(packed)
+    packed.write_bytes(gzip.compress(b"#" * 5000)[:-20])
+    with pytest.raises(ValueError, match="is not YAML"):
+        kd.read(packed)
+
+
+class TestFeatureFiles:
+    @pytest.fixture
+    def h5py(self):
+        return pytest.importorskip("h5py")
+
+    @pytest.fixture
+    def file(self, h5py, tmp_path):
+        """An open feature file without images."""
+        with h5py.File(tmp_path / "f.h5", "w") as file:
+            file.attrs["kd_cv"] = '{"descriptor": "sift"}'
+            yield file
+
+    def sound(self, group, **changes):
+        arrays = {
+            "keypoints": np.ones((3, 2), "f4"), "descriptors": np.ones((8, 3), "f2"),
+            "scores": np.ones(3, "f4"), "scales": np.ones(3, "f4"), "oris": np.ones(3, "f4"),
+            "image_size": np.array([30, 24]),
+        }  # fmt: skip
+        for key, value in (arrays | changes).items():
+            if value is not None:
+                group[key] = value
+        return group
+
+    def read(self, file):
+        from kd_cv.extract import reading
+
+        path = file.filename
+        file.close()
+        with reading(path) as stored:
+            return {name: stored[name] for name in stored}
+
+    def test_what_is_not_stored_is_refused(self, file):
+        group = self.sound(file.create_group("a.png"), descriptors=None)
+        group.create_dataset("descriptors", (2**40, 3), "f4", chunks=(2**10, 3))
+        with pytest.raises(ValueError, match=r"'a\.png' is damaged: descriptors claims the shape"):
+            self.read(file)
+
+    def test_other_files_are_not_read(self, h5py, file, tmp_path):
+        (tmp_path / "secret").write_bytes(bytes(100))
+        group = self.sound(file.create_group("a.png"), scores=None)
+        group.create_dataset("scores", (3,), "f4", external=[(str(tmp_path / "secret"), 0, 12)])
+        with pytest.raises(ValueError, match="scores is not a dataset of the file itself"):
+            self.read(file)
+
+    def test_links_to_other_files_are_not_followed(self, h5py, file, tmp_path):
+        with h5py.File(tmp_path / "other.h5", "w") as other:
+            other["scores"] = np.ones(3, "f4")
+        link = h5py.ExternalLink(str(tmp_path / "other.h5"), "/scores")
+        self.sound(file.create_group("a.png"), scores=link)
+        with pytest.raises(ValueError, match="scores is not a dataset of the file itself"):
+            self.read(file)
+
+    @pytest.mark.parametrize(
+        ("changes", "message"),
+        [
+            ({"oris": np.ones(4, "f4")}, r"oris must be numbers of shape \(3,\)"),
+            ({"scores": np.array([b"a", b"b", b"c"])}, "scores must be numbers"),
+            ({"descriptors": np.ones((8, 2), "f4")}, r"numbers of shape \(8, 3\)"),
+            ({"image_size": np.array([1, 2, 3])}, "image_size must be"),
+            ({"scales": None}, "scales is not a dataset"),
+            ({"scales": np.float32(3)}, "scales claims the shape"),
+        ],
+    )
+    def test_parts_that_do_not_fit_are_refused(self, file, changes, message):
+        self.sound(file.create_group("a.png"), **changes)
+        with pytest.raises(ValueError, match=message):
+            self.read(file)
+
+    def test_names_stay_below_the_folder_of_the_images(self, file):
+        self.sound(file.create_group("../a.png"))
+        with pytest.raises(ValueError, match=r"image name '\.\./a\.png' must be a path below"):
+            self.read(file)
+
+    @pytest.mark.parametrize("settings", ["[" * 100_000, "7", "{}", 3, b"\xff"])
+    def test_settings_that_are_none(self, file, settings):
+        self.sound(file.create_group("a.png"))
+        file.attrs["kd_cv"] = settings
+        with pytest.raises(ValueError, match=r"f\.h5"):
+            self.read(file)
+
+    def test_a_sound_file_and_an_absent_name(self, file):
+        from kd_cv.extract import reading
+
+        self.sound(file.create_group("sub/a.png"))
+        path = file.filename
+        assert list(self.read(file)) == ["sub/a.png"]
+        with reading(path) as stored, pytest.raises(KeyError):
+            stored["b.png"]
 
 
 # ------------------------------------------------------------------------------------- the report

@@ -9,6 +9,8 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from kd_cv.datasets import read_image_bytes
+
 Image = NDArray[np.uint8]
 
 
@@ -39,7 +41,7 @@ def load_pair(photos: Sequence[Path]) -> Pair:
 
 def read_photo(path: str | os.PathLike[str]) -> Image:
     """A photograph (H, W, 3), BGR, upright as its EXIF orientation says."""
-    data = np.frombuffer(Path(path).read_bytes(), np.uint8)
+    data = np.frombuffer(read_image_bytes(path, others=True), np.uint8)
     try:
         image = cv2.imdecode(data, cv2.IMREAD_COLOR) if data.size else None
     except cv2.error as error:
