@@ -42,7 +42,7 @@ class Projection:
     def __call__(self, V: Array32) -> Array32:
         """(N, D) raw vectors to (N, d)."""
         Y = core.project(V, self.mu, self.A)
-        return Y if self.power == 1.0 else core.normalised(np.sign(Y) * np.abs(Y) ** self.power)
+        return Y if self.power == 1.0 else core.normalised(core.signed_power(Y, self.power))
 
 
 def describe(

@@ -24,7 +24,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from kd_cv.core import EPS, FLAT, NO_GRADIENT
+from kd_cv.core import EPS, FLAT, NO_GRADIENT, normalised, signed_power
 from kd_cv.sampling import Pyramid
 from kd_cv.spec import PLANES, Spec
 
@@ -124,20 +124,20 @@ def plan(spec: Spec) -> Plan:
     )
 
 
-def padded(projection: Any, spec: Spec) -> tuple[Array32, Array32, np.float32]:
+def padded(projection: Any, spec: Spec) -> tuple[Array32, Array32, float]:
     """mu (D',), A (D', d) and power of an `engine.Projection`, D' = D made even; d = 0 without."""
     mu = np.zeros(spec.dim + spec.dim % 2, np.float32)
     A = np.zeros((len(mu), projection.dim if projection else 0), np.float32)
     if projection:
         mu[: spec.dim], A[: spec.dim] = projection.mu, projection.A
-    return mu, A, np.float32(projection.power if projection else 1.0)
+    return mu, A, projection.power if projection else 1.0
 
 
 def describe(
     pyramid: Pyramid,
     steps: NDArray[np.float64],
     plan: Plan,
-    whitening: tuple[Array32, Array32, np.float32],
+    whitening: tuple[Array32, Array32, float],
     out: Array32,
     stages: int = len(STAGES),
 ) -> None:
@@ -169,7 +169,9 @@ def describe(
         if stages > 6:
             recombine(sums, plan.source, plan.weight, plan.part_ends, lanes, V)
     if stages > 7:
-        finish(V, mu, A, power, lanes[0], np.empty((4, A.shape[1]), np.float32), out)
+        finish(V, mu, A, lanes[0], np.empty((4, A.shape[1]), np.float32), out)
+        if power != 1.0:
+            out[:] = normalised(signed_power(out, power))
 
 
 @_compile
@@ -395,8 +397,8 @@ def recombine(sums, source, weight, part_ends, lanes, V):
 
 
 @_compile
-def finish(V, mu, A, power, norm, Y, out):
-    """Step 3: unit norm, then A^T (V - mu), its signed power, and unit norm again, into out (N, d).
+def finish(V, mu, A, norm, Y, out):
+    """Step 3: unit norm, then A^T (V - mu) and unit norm again, into out (N, d).
 
     V (blocks, D', LANES), A (D', d), or (D', 0) for the raw vector; D' is even. Scratch: norm
     (LANES,) and Y (4, d), because four rows share every load of A.
@@ -433,9 +435,6 @@ def finish(V, mu, A, power, norm, Y, out):
                     Y[2, j] += u0 * a0 + u1 * a1
                     Y[3, j] += v0 * a0 + v1 * a1
             for i in range(min(4, count - n)):
-                if power != _one:
-                    for j in range(dim):
-                        Y[i, j] = np.sign(Y[i, j]) * np.abs(Y[i, j]) ** power
                 total = _zero
                 for j in range(dim):
                     total += Y[i, j] * Y[i, j]
