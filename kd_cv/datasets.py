@@ -582,8 +582,11 @@ def _read_table(path: Path, min_columns: int) -> NDArray[np.int64]:
     if not any(line.strip() for line in lines):
         raise ValueError(f"{path} is empty")
     try:
-        table = np.loadtxt(lines, dtype=np.int64, ndmin=2, comments=None)
-    except (ValueError, OverflowError) as error:
+        with warnings.catch_warnings():
+            # NumPy before 2.3 only warns of fractions, and cuts them off.
+            warnings.simplefilter("error", DeprecationWarning)
+            table = np.loadtxt(lines, dtype=np.int64, ndmin=2, comments=None)
+    except (ValueError, OverflowError, DeprecationWarning) as error:
         raise ValueError(f"{path}: expected whole numbers in equal columns: {error}") from error
     if table.shape[1] < min_columns:
         raise ValueError(f"{path}: expected {min_columns} columns or more, got {table.shape[1]}")

@@ -13,7 +13,7 @@ from kd_cv import KDDescriptor
 from kd_cv.frames import from_keypoints
 from kd_cv.sampling import extract_patches
 
-torch = pytest.importorskip("torch")
+torch = pytest.importorskip("torch", minversion="2.13", reason="the extra export needs torch 2.13")
 
 from kd_cv import KDModule  # noqa: E402
 from kd_cv.export import FramesModule, export_onnx  # noqa: E402
