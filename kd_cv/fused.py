@@ -125,12 +125,13 @@ def plan(spec: Spec) -> Plan:
 
 
 def padded(projection: Any, spec: Spec) -> tuple[Array32, Array32, float]:
-    """mu (D',), A (D', d) and power of an `engine.Projection`, D' = D made even; d = 0 without."""
-    mu = np.zeros(spec.dim + spec.dim % 2, np.float32)
-    A = np.zeros((len(mu), projection.dim if projection else 0), np.float32)
-    if projection:
-        mu[: spec.dim], A[: spec.dim] = projection.mu, projection.A
-    return mu, A, projection.power if projection else 1.0
+    """A (D', d), A^T mu (d,) and power of an `engine.Projection`, D' = D made even; d = 0 without."""
+    A = np.zeros((spec.dim + spec.dim % 2, projection.dim if projection else 0), np.float32)
+    if not projection:
+        return A, A[0], 1.0
+    A[: spec.dim] = projection.A
+    shift = np.float64(projection.mu) @ np.float64(projection.A)
+    return A, shift.astype(np.float32), projection.power
 
 
 def describe(
@@ -146,7 +147,7 @@ def describe(
     steps (N, scales, 5) are those of `sampling_steps`, `whitening` is what `padded` gives. With
     fewer `stages` the work ends after those, for the benchmark to time them.
     """
-    P, (mu, A, power) = plan.spec.patch_size, whitening
+    P, (A, shift, power) = plan.spec.patch_size, whitening
     Q, F, blocks = plan.Phi.shape[1], len(plan.Phi), -(-len(out) // LANES)
     buffers = (
         np.empty(P, np.uint32),
@@ -154,14 +155,14 @@ def describe(
         np.empty((4, P), pyramid.finest.dtype),
         np.empty((P, P), np.float32),
         np.empty((P, P + 4), np.float32),
-        np.empty((P + 2, P + 2), np.float32),
+        np.empty((P, P + 2), np.float32),
         np.zeros((2, 4 * Q), np.float32),  # the copies of an odd patch stay zero
         np.empty((PLANES, 4 * Q), np.float32),
     )
-    sums = np.empty((blocks, PLANES * F, LANES), np.float32)
-    V = np.zeros((blocks, len(mu), LANES), np.float32)
-    lanes = np.empty((len(mu) + 1, LANES), np.float32)
+    V = np.zeros((blocks, len(A), LANES), np.float32)
+    lanes = np.empty((len(A) + 1, LANES), np.float32)
     for scale in range(steps.shape[1]):
+        sums = np.zeros((blocks, PLANES * F, LANES), np.float32)
         spatial_sums(
             pyramid.finest, pyramid.coarser, pyramid.levels, steps, scale, pyramid.gain,
             plan.taps, plan.Phi, plan.first, plan.copies, *buffers, stages, sums,
@@ -169,7 +170,7 @@ def describe(
         if stages > 6:
             recombine(sums, plan.source, plan.weight, plan.part_ends, lanes, V)
     if stages > 7:
-        finish(V, mu, A, lanes[0], np.empty((4, A.shape[1]), np.float32), out)
+        finish(V, A, shift, lanes[0], np.empty((4, A.shape[1]), np.float32), out)
         if power != 1.0:
             out[:] = normalised(signed_power(out, power))
 
@@ -182,11 +183,11 @@ def spatial_sums(
     """Steps 1 and 2: for each frame, the planes of its patch against the functions.
 
     finest, coarser, levels and gain are those of `Pyramid`; steps (N, scales, 5). Frame n goes to
-    sums[n // LANES, k * F + f, n % LANES]; zeros where it cannot be described or has no texture.
+    sums[n // LANES, k * F + f, n % LANES], if it can be described and has texture.
 
     Scratch: at (P,), fraction (2, P) and corners (4, P) of a row of samples, patch (P, P), middle
-    (P, P + 4) smoothed down its columns, smooth (P + 2, P + 2) with a border of one, gradient
-    (2, 4 Q) and planes (7, 4 Q).
+    (P, P + 4) smoothed down its columns, smooth (P, P + 2) with a column more at both ends,
+    gradient (2, 4 Q) and planes (7, 4 Q).
     """
     P = patch.shape[0]
     h, half = (P + 1) // 2, P // 2
@@ -196,8 +197,6 @@ def spatial_sums(
         block, lane = n // LANES, n % LANES
         level = int(steps[n, scale, 0])
         if level < 0:
-            for f in range(PLANES * F):
-                sums[block, f, lane] = _zero
             continue
 
         # Bilinear samples; outside the image its border is repeated. Positions, loads and
@@ -259,23 +258,19 @@ def spatial_sums(
         t0, t1, t2 = t0 * gain, t1 * gain, t2 * gain
         for i in range(P):
             for j in range(P):
-                smooth[i + 1, j + 1] = (
+                smooth[i, j + 1] = (
                     t0 * middle[i, j + 2]
                     + t1 * (middle[i, j + 1] + middle[i, j + 3])
                     + t2 * (middle[i, j] + middle[i, j + 4])
                 )
-            smooth[i + 1, 0] = smooth[i + 1, 1]
-            smooth[i + 1, P + 1] = smooth[i + 1, P]
-        for j in range(P + 2):
-            smooth[0, j] = smooth[1, j]
-            smooth[P + 1, j] = smooth[P, j]
+            smooth[i, 0], smooth[i, P + 1] = smooth[i, 1], smooth[i, P]
         if stages < 3:
             continue
 
         # Gradients, quarter by quarter: upper left, upper right, lower left, lower right, each
         # mirrored so that the pixels which fold onto each other have the same index.
         for i in range(P):
-            above, here, under = np.uintp(i), np.uintp(i + 1), np.uintp(i + 2)
+            above, here, under = np.uintp(max(i - 1, 0)), np.uintp(i), np.uintp(min(i + 1, P - 1))
             start = i * h if i < h else 2 * Q + (P - 1 - i) * h
             end = start + Q + half - 1
             for j in range(h):
@@ -311,11 +306,7 @@ def spatial_sums(
             planes[4, q] = weight * sin1
             planes[5, q] = weight * sin2
             planes[6, q] = weight * (sin2 * cos1 + cos2 * sin1)
-        if total <= _flat * (square * gain * gain + np.float32(P * P)):
-            for f in range(PLANES * F):
-                sums[block, f, lane] = _zero
-            continue
-        if stages < 5:
+        if stages < 5 or total <= _flat * (square * gain * gain + np.float32(P * P)):
             continue
 
         # Quarters into parities, in place: even-even, odd in x, odd in y, odd in both. A middle row
@@ -397,7 +388,7 @@ def recombine(sums, source, weight, part_ends, lanes, V):
 
 
 @_compile
-def finish(V, mu, A, norm, Y, out):
+def finish(V, A, shift, norm, Y, out):
     """Step 3: unit norm, then A^T (V - mu) and unit norm again, into out (N, d).
 
     V (blocks, D', LANES), A (D', d), or (D', 0) for the raw vector; D' is even. Scratch: norm
@@ -418,9 +409,6 @@ def finish(V, mu, A, norm, Y, out):
                 for d in range(out.shape[1]):
                     out[start + n, d] = V[b, d, n] * norm[n]
             continue
-        for d in range(D):
-            for n in range(LANES):
-                V[b, d, n] = V[b, d, n] * norm[n] - mu[d]
         for n in range(0, count, 4):
             for j in range(dim):
                 Y[0, j] = Y[1, j] = Y[2, j] = Y[3, j] = _zero
@@ -437,6 +425,7 @@ def finish(V, mu, A, norm, Y, out):
             for i in range(min(4, count - n)):
                 total = _zero
                 for j in range(dim):
+                    Y[i, j] = Y[i, j] * norm[n + i] - shift[j]
                     total += Y[i, j] * Y[i, j]
                 described = norm[n + i] > _zero and total > _zero
                 inverse = _one / np.sqrt(total) if described else _zero

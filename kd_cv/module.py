@@ -34,7 +34,7 @@ from kd_cv.torch_sampling import Pyramid, pyramid_of, sample
 CONSTANTS = ("smooth", "diff", "Phi", "T", "parts")
 TENSORS = (*CONSTANTS, "mu", "A")
 
-# Pixels described at a time; a quarter where there may be gradients, which need more memory.
+# Pixels described at a time; half where there may be gradients, which need more memory.
 # On the CPU a plane of them fits the cache; other devices need more work at once to be busy.
 CHUNK_CPU, CHUNK = 1 << 19, 1 << 22
 
@@ -152,7 +152,7 @@ class KDModule(nn.Module):
             return describe(patches, *tensors)
         chunk = CHUNK_CPU if patches.device.type == "cpu" else CHUNK
         if torch.is_grad_enabled():
-            chunk //= 4
+            chunk //= 2
         parts = patches.split(max(1, chunk // max(1, patches.shape[1:].numel())))
         if len(parts) == 1:
             return describe(patches, *tensors)
