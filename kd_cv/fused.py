@@ -125,7 +125,7 @@ def plan(spec: Spec) -> Plan:
 
 
 def padded(projection: Any, spec: Spec) -> tuple[Array32, Array32, float]:
-    """A (D', d), A^T mu (d,) and power of an `engine.Projection`, D' = D made even; d = 0 without."""
+    """A (D', d), A^T mu (d,) and power of a `Projection`, D' = D made even; d = 0 without one."""
     A = np.zeros((spec.dim + spec.dim % 2, projection.dim if projection else 0), np.float32)
     if not projection:
         return A, A[0], 1.0
