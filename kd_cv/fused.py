@@ -108,10 +108,10 @@ def plan(spec: Spec) -> Plan:
     D, F = spec.dim, len(rows)
     source = np.zeros((D, 4), dtype=np.int64)
     weight = np.zeros((D, 4))
-    for d in range(D):
-        for i, (k, f) in enumerate(np.argwhere(c.T[:, :, d])):
-            source[d, i] = k * F + position[f]
-            weight[d, i] = c.T[k, f, d]
+    d, k, f = np.nonzero(c.T.transpose(2, 0, 1))  # in the order of d
+    i = np.arange(len(d)) - np.searchsorted(d, d)
+    source[d, i] = k * F + position[f]
+    weight[d, i] = c.T[k, f, d]
     return Plan(
         spec,
         np.float32(c.taps),
