@@ -22,7 +22,7 @@ lint: $(DEV)/ready  ## check style and types
 
 # The contract with OpenCV holds on the oldest supported version too.
 opencv4: $(CV4)/ready  ## run the tests of the contract with OpenCV on its version 4.10
-	$(CV4)/bin/python -m pytest tests/test_contract.py
+	$(CV4)/bin/python -m pytest tests/test_contract.py tests/test_entry_points.py
 
 # The compiled functions are seen by running a few of their tests as plain Python.
 coverage: $(DEV)/ready  ## run the tests and list the lines that none of them reaches
@@ -44,12 +44,13 @@ golden: $(DEV)/ready  ## write the stored descriptors again, when the descriptor
 	$(DEV)/bin/python tests/golden/make.py
 
 fuzz: $(DEV)/ready  ## feed mutated files and arrays to the readers, for minutes
+	-$(DEV)/bin/pip install $(PIP_QUIET) "atheris>=3"
 	$(DEV)/bin/python tests/fuzz/run.py
 
 soak: $(DEV)/ready  ## compute from threads and processes, for minutes, and watch memory and results
 	$(DEV)/bin/python benchmarks/soak.py
 
-hostile: $(DEV)/ready  ## a hundred hostile calls; none may crash
+hostile: $(DEV)/ready  ## hundreds of hostile calls; none may crash
 	$(DEV)/bin/python tests/hostile.py
 
 $(CORE)/ready: pyproject.toml
