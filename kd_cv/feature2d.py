@@ -316,8 +316,6 @@ class KDDescriptor:
 
             with replacing(target) as temporary:
                 storage = cv2.FileStorage(str(temporary), cv2.FILE_STORAGE_WRITE)
-                if not storage.isOpened():
-                    raise OSError(f"cannot write {str(target)!r}")
                 self.write(storage, name or "feature2d")
                 storage.release()
             return

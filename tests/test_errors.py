@@ -4,13 +4,15 @@ import importlib
 import os
 import struct
 import sys
+import warnings
+import zipfile
 import zlib
 
 import cv2
 import numpy as np
 import pytest
 
-from kd_cv import Whitening, builders, metrics
+from kd_cv import KDDescriptor, Whitening, archive, builders, datasets, metrics
 from kd_cv.archive import write_archive
 from kd_cv.bench import compute, fresh
 from kd_cv.bench.child import resident
@@ -19,7 +21,7 @@ from kd_cv.cli.images import read_photo
 from kd_cv.datasets import Scene, read_gray, read_sequence
 from kd_cv.evaluate import strips_of_sequence
 from kd_cv.explain import Pixels
-from kd_cv.fit import describe_scene
+from kd_cv.fit import describe_scene, fit_photos
 from kd_cv.sfm import Camera, SurfaceMap
 from kd_cv.spec import Spec
 from kd_cv.whitening import Statistics, balanced, load
@@ -72,6 +74,7 @@ def test_the_same_beside_torch(monkeypatch, package, use):
         ("kd_cv.plots", "matplotlib", "cli"),
         ("kd_cv.module", "torch", "torch"),
         ("kd_cv.lafs", "torch", "torch"),
+        ("kd_cv.torch_sampling", "torch", "torch"),
     ],
 )
 def test_a_module_that_cannot_do_without_a_package_says_so(monkeypatch, module, package, extra):
@@ -94,7 +97,7 @@ def test_a_photograph_of_absurd_size(tmp_path):
     content = header + chunk(b"IDAT", zlib.compress(bytes(64))) + chunk(b"IEND", b"")
     path = tmp_path / "absurd.png"
     path.write_bytes(b"\x89PNG\r\n\x1a\n" + content)
-    with pytest.raises(ValueError, match=r"absurd\.png cannot be decoded: .*PIXELS"):
+    with pytest.raises(ValueError, match=r"absurd\.png: 65535 x 65535 pixels, at most"):
         read_photo(path)
 
 
@@ -103,8 +106,9 @@ def test_an_image_wider_than_opencv_decodes(tmp_path):
     header = struct.pack("<IiiHHIIiiII", 40, width, 1, 1, 24, 0, 3 * width, 0, 0, 0, 0)
     path = tmp_path / "wide.bmp"
     path.write_bytes(struct.pack("<2sIHHI", b"BM", 54 + 64, 0, 0, 54) + header + bytes(64))
-    with pytest.raises(ValueError, match=r"wide\.bmp cannot be decoded"):
-        read_gray(path)
+    for read in (read_gray, read_photo):
+        with pytest.raises(ValueError, match=r"wide\.bmp cannot be decoded"):
+            read(path)
 
 
 # Machines on which something cannot be measured ---------------------------------------------------
@@ -264,3 +268,77 @@ def test_extraction_of_no_descriptor_and_by_no_worker(tmp_path):
     cv2.imwrite(str(tmp_path / "blank.png"), np.zeros((64, 64), np.uint8))
     with pytest.raises(ValueError, match="workers must be at least 1, got 0"):
         extract(tmp_path, tmp_path / "features.h5", Extraction("sift", 10), workers=0)
+
+
+# Files of matrices and settings -------------------------------------------------------------------
+
+
+def test_archives_out_of_proportion(tmp_path, monkeypatch):
+    write_archive(tmp_path / "a.npz", "test", {"x": np.zeros(3), "y": np.zeros(3)}, {})
+    with zipfile.ZipFile(tmp_path / "packed.npz", "w", zipfile.ZIP_BZIP2) as packed:
+        packed.writestr("x.npy", b"")
+    with pytest.raises(ValueError, match="packed in another way than NumPy does"):
+        archive.read_npz(tmp_path / "packed.npz", 1000)
+    monkeypatch.setattr(archive, "_MAX_MEMBERS", 2)
+    with pytest.raises(ValueError, match="3 members, more than 2"):
+        archive.read_npz(tmp_path / "a.npz", 1000)
+    with pytest.raises(ValueError, match="repeated members or more than 2"):
+        archive.read_archive(tmp_path / "a.npz", "test")
+    monkeypatch.setattr(archive, "_MAX_BYTES", 100)
+    with pytest.raises(ValueError, match="bytes, more than 100"):
+        archive.read_archive(tmp_path / "a.npz", "test")
+
+
+def test_a_file_longer_than_its_kind(tmp_path):
+    (tmp_path / "long.txt").write_bytes(bytes(10))
+    with pytest.raises(ValueError, match="has 10 bytes, at most 9 are read"):
+        datasets._read_bytes(tmp_path / "long.txt", 9)
+
+
+# Photographs that nothing can be fitted on --------------------------------------------------------
+
+
+@pytest.mark.parametrize("pairs", ["none", "warp", "sfm"])
+def test_photographs_without_use(tmp_path, pairs):
+    if pairs == "sfm":
+        pytest.importorskip("pycolmap")
+    for name in "abc":
+        path = tmp_path / f"{name}.png"
+        if pairs == "sfm":  # nothing to see on any of them
+            cv2.imwrite(str(path), np.full((64, 64), 128, np.uint8))
+        else:
+            path.write_bytes(b"no picture")
+    with (
+        warnings.catch_warnings(),
+        pytest.raises(ValueError, match=r"none of the 3 photographs can be used: ."),
+    ):
+        warnings.simplefilter("ignore")
+        fit_photos(tmp_path, pairs)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--pairs", "some"], "--pairs must be none, warp or sfm, got 'some'"),
+        (["--workers", "2"], "--workers is for --scheduler local, got 2 without it"),
+    ],
+)
+def test_options_of_fit(tmp_path, capsys, options, message):
+    pytest.importorskip("typer")
+    from kd_cv.cli import main
+
+    for name in "abcd":
+        cv2.imwrite(str(tmp_path / f"{name}.png"), np.zeros((32, 32), np.uint8))
+    code = main(["fit", str(tmp_path), "-o", str(tmp_path / "mine.npz"), *options])
+    assert code == 2 and message in " ".join(capsys.readouterr().err.split())
+
+
+def test_an_onnx_file_that_differs_is_not_kept(tmp_path, monkeypatch):
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnxscript")
+    from kd_cv import export
+
+    monkeypatch.setattr(export, "TOLERANCE", -1.0)
+    with pytest.raises(RuntimeError, match="the ONNX file differs from the module by"):
+        export.export_onnx(tmp_path / "kd.onnx")
+    assert not list(tmp_path.iterdir())
