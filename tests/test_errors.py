@@ -12,7 +12,7 @@ import cv2
 import numpy as np
 import pytest
 
-from kd_cv import KDDescriptor, Whitening, archive, builders, datasets, metrics
+from kd_cv import Whitening, archive, builders, datasets, metrics
 from kd_cv.archive import write_archive
 from kd_cv.bench import compute, fresh
 from kd_cv.bench.child import resident
