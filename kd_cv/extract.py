@@ -24,7 +24,6 @@ import hashlib
 import json
 import math
 import os
-import pickle
 import shutil
 import sys
 import time
@@ -44,7 +43,7 @@ from numpy.typing import NDArray
 from kd_cv.datasets import PHOTO_SUFFIXES, list_photos, read_gray
 from kd_cv.detectors import strongest
 from kd_cv.feature2d import KDDescriptor
-from kd_cv.files import replacing
+from kd_cv.files import printable, replacing
 from kd_cv.frames import from_keypoints, radians
 from kd_cv.matching import DESCRIPTORS, as_feature
 
@@ -97,7 +96,7 @@ class Extraction:
             kind = type(self.descriptor).__name__
             raise TypeError(f"descriptor must be a name or a KDDescriptor, got {kind}")
         else:
-            pickle.dumps(self.descriptor)  # TypeError with a detector that has no written settings
+            self.descriptor.__reduce__()  # TypeError with a detector that has no written settings
         if self.dtype == "uint8" and self.descriptor in ("sift", "rootsift"):
             raise ValueError(f"dtype 'uint8' is for KD descriptors, not for {self.descriptor!r}")
 
@@ -424,7 +423,7 @@ class Summary:
         if self.done:
             each = ", ".join(f"{s} {1e3 * t / self.done:.0f} ms" for s, t in self.cpu.items())
             lines.append(f"an image: {each}; {self.use:.0%} of {self.workers} workers' time")
-        lines += [f"skipped {name}: {reason}" for name, reason in self.skipped.items()]
+        lines += [printable(f"skipped {name}: {reason}") for name, reason in self.skipped.items()]
         if self.skipped:
             lines.append(f"{len(self.skipped)} of {self.images} images skipped")
         return "\n".join(lines)

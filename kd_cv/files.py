@@ -1,4 +1,4 @@
-"""Files are written whole or not at all."""
+"""Files are written whole or not at all; their names are shown without steering the terminal."""
 
 import os
 import secrets
@@ -38,3 +38,8 @@ def _new_file(target: Path) -> Path:
     flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY  # EXCL: no file or link that is there already
     os.close(os.open(temporary, flags, 0o600 if target.exists() else 0o666))
     return temporary
+
+
+def printable(text: str) -> str:
+    """One line of text, in which nothing, as of a file's name, steers the terminal."""
+    return "".join(c if c.isprintable() else "?" for c in " ".join(text.split()))

@@ -21,6 +21,7 @@ import pytest
 import kd_cv
 from kd_cv import KDDescriptor, archive, datasets, weights, whitening
 from kd_cv.datasets import PatchSet, Scene
+from kd_cv.extract import Summary
 from kd_cv.files import replacing
 from kd_cv.whitening import Statistics, Whitening
 
@@ -574,3 +575,8 @@ def test_the_report_shows_names_as_text(name):
     metas = [dict(attributes) for tag, attributes in parser.found if tag == "meta"]
     (policy,) = (meta["content"] for meta in metas if "http-equiv" in meta)
     assert "default-src 'none'" in policy and "unsafe" not in policy
+
+
+def test_names_do_not_steer_the_terminal():
+    summary = Summary(Path("f.h5"), 1, 0, 0, 0, {"a\x1b[2J\nb.jpg": "empty\x07 file"}, 1.0, 1)
+    assert "skipped a?[2J b.jpg: empty? file" in str(summary)

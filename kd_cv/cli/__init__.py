@@ -7,6 +7,8 @@ Exit codes: 0 done; 1 no homography was found (`match`), or a check failed; 2 ba
 import sys
 from collections.abc import Sequence
 
+from kd_cv.files import printable
+
 MAX_LINE = 500
 BAD_INPUT = (ValueError, TypeError, OSError, ImportError)
 
@@ -43,7 +45,5 @@ def _message(error: Exception) -> str:
 
 
 def _fail(message: str, code: int) -> int:
-    # One line, and nothing in it, as of a file's name, that would steer the terminal.
-    line = "".join(c if c.isprintable() else "?" for c in " ".join(message.split()))
-    print(f"kd-cv: error: {line[:MAX_LINE]}", file=sys.stderr)
+    print(f"kd-cv: error: {printable(message)[:MAX_LINE]}", file=sys.stderr)
     return code

@@ -28,6 +28,7 @@ from kd_cv.cli.options import (
     Weights,
     Workers,
 )
+from kd_cv.files import printable
 from kd_cv.frames import MAGNIFICATION
 
 app = typer.Typer(
@@ -292,7 +293,7 @@ def colmap(
     else:
         print(table(rows))
     for name, reason in rows[0].skipped.items():
-        print(f"skipped {name}: {reason}", file=sys.stderr)
+        print(printable(f"skipped {name}: {reason}"), file=sys.stderr)
     raise typer.Exit(0 if all(row.registered for row in rows) else 1)
 
 
