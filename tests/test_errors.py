@@ -63,7 +63,9 @@ def test_a_missing_package_is_named_with_its_extra(monkeypatch, package, use, ex
 )
 def test_the_same_beside_torch(monkeypatch, package, use):
     pytest.importorskip("torch")
-    monkeypatch.setitem(sys.modules, package, None)
+    loaded = [name for name in sys.modules if name.startswith(f"{package}.")]
+    for name in (package, *loaded):
+        monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(ImportError, match=r"kd-cv\[(torch|export)\]"):
         use()
 
