@@ -89,7 +89,9 @@ def projection_for(spec: Spec, whitening: str | None, weights: Any, dim: int) ->
 
     variant = variant_name(whitening)
     fitted = resolve(weights, spec.kernel, spec.patch_size, spec.dim)
-    mu, A = fitted.projection(variant, min(int(dim), spec.dim))
+    if spec.dim <= fitted.max_dim:
+        dim = min(dim, spec.dim)  # all there are
+    mu, A = fitted.projection(variant, int(dim))
     return Projection(mu, A, power=0.5 if needs_sqrt(variant) else 1.0)
 
 

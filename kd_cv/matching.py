@@ -87,6 +87,10 @@ def match(
     >>> result = match(image0, image1)
     >>> result.success, result.H_0to1
     """
+    for name, image in (("image0", image0), ("image1", image1)):
+        if image is None or isinstance(image, list | tuple):
+            given = "None: could the file be read?" if image is None else type(image).__name__
+            raise TypeError(f"{name} must be one image, an array, got {given}")
     feature = as_feature(descriptor)
     if detector is not None and not callable(getattr(detector, "detect", None)):
         raise TypeError(f"detector must have a method detect, got {type(detector).__name__}")

@@ -114,6 +114,8 @@ class KDModule(nn.Module):
     def _check(self, patches: Tensor, S: int) -> None:
         if torch.jit.is_tracing():  # where sizes are not numbers
             return
+        if not torch.jit.is_scripting() and not isinstance(patches, Tensor):
+            raise TypeError(f"patches must be a torch.Tensor, got {type(patches).__name__}")
         shape, P = list(patches.shape), self.patch_size
         if len(shape) == 4 and shape[1] != S:
             raise ValueError(
@@ -391,6 +393,8 @@ def hessian_detector(num_features: int, upright: bool = False) -> nn.Module:
 
 def as_gray_batch(images: Tensor) -> Tensor:
     """(B, 1, H, W) of gray or RGB images."""
+    if not isinstance(images, Tensor):
+        raise TypeError(f"images must be a torch.Tensor or a list, got {type(images).__name__}")
     if images.dim() != 4 or images.shape[1] not in (1, 3) or not images.is_floating_point():
         raise ValueError(
             "images must be a floating-point tensor of shape (B, 1, H, W) or (B, 3, H, W), "

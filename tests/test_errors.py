@@ -12,7 +12,7 @@ import cv2
 import numpy as np
 import pytest
 
-from kd_cv import Whitening, archive, builders, datasets, metrics
+from kd_cv import KDDescriptor, Whitening, archive, builders, datasets, match, metrics
 from kd_cv.archive import write_archive
 from kd_cv.bench import compute, fresh
 from kd_cv.bench.child import resident
@@ -295,6 +295,42 @@ def test_a_file_longer_than_its_kind(tmp_path):
     (tmp_path / "long.txt").write_bytes(bytes(10))
     with pytest.raises(ValueError, match="has 10 bytes, at most 9 are read"):
         datasets._read_bytes(tmp_path / "long.txt", 9)
+
+
+# Arguments that are something else ----------------------------------------------------------------
+
+
+def test_no_image():
+    image = np.zeros((40, 40), np.uint8)
+    with pytest.raises(TypeError, match=r"image0 must be one image, an array, got None"):
+        match(None, image)
+    with pytest.raises(TypeError, match=r"image1 must be one image, an array, got list"):
+        match(image, [])
+
+
+def test_no_tensor():
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("kornia")
+    from kd_cv import KDFeature, KDModule
+
+    with pytest.raises(TypeError, match=r"patches must be a torch\.Tensor, got NoneType"):
+        KDModule()(None)
+    with pytest.raises(TypeError, match=r"images must be a torch\.Tensor or a list, got ndarray"):
+        KDFeature(10)(torch.zeros(1, 1, 40, 40).numpy())
+
+
+def test_more_dimensions_than_the_matrices_have():
+    with pytest.raises(ValueError, match="dim must be an integer from 1 to 128, got 500"):
+        KDDescriptor(dim=500)
+    assert KDDescriptor(kernel="cart", dim=500).descriptorSize() == 63  # all there are
+
+
+def test_a_point_that_is_none(capsys):
+    pytest.importorskip("typer")
+    from kd_cv.cli import main
+
+    assert main(["explain", "--at", "nan", "1"]) == 2
+    assert "--at must be two finite numbers, got nan 1.0" in capsys.readouterr().err
 
 
 # Photographs that nothing can be fitted on --------------------------------------------------------

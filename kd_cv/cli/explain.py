@@ -27,6 +27,8 @@ def explain_command(
     """Run `kd-cv explain`; the exit code: 0, or 1 if nothing matches."""
     check_count(photos)
     check_figure(output, photos)
+    if at is not None and not np.isfinite(at).all():
+        raise ValueError(f"--at must be two finite numbers, got {at[0]} {at[1]}")
     pair = load_pair(photos)
     gray0, gray1 = as_gray(pair.image0), as_gray(pair.image1)
     found = run("kd", gray0, gray1, options)
