@@ -19,20 +19,21 @@ lint: $(DEV)/ready  ## check style and types
 	$(DEV)/bin/ruff check .
 	$(DEV)/bin/ruff format --check .
 	$(DEV)/bin/mypy
+	$(DEV)/bin/lint-imports
 
 # The contract with OpenCV holds on the oldest supported version too.
 opencv4: $(CV4)/ready  ## run the tests of the contract with OpenCV on its version 4.10
-	$(CV4)/bin/python -m pytest tests/test_contract.py tests/test_entry_points.py
+	$(CV4)/bin/python -m pytest tests/contract/test_contract.py tests/contract/test_entry_points.py
 
 # The compiled functions are seen by running a few of their tests as plain Python.
 coverage: $(DEV)/ready  ## run the tests and list the lines that none of them reaches
 	$(DEV)/bin/coverage erase
 	$(DEV)/bin/coverage run -m pytest
-	NUMBA_DISABLE_JIT=1 $(DEV)/bin/coverage run -m pytest tests/test_golden.py tests/test_fused.py \
+	NUMBA_DISABLE_JIT=1 $(DEV)/bin/coverage run -m pytest tests/witness/test_golden.py tests/unit/descriptor/test_fused.py \
 		-k "concat-16-fused or (on_patches and (16-concat or 17-polar)) or flat_images"
 	$(DEV)/bin/coverage combine --quiet
 	$(DEV)/bin/coverage report
-	$(DEV)/bin/python tests/raises.py
+	$(DEV)/bin/python tests/robust/raises.py
 
 compat: $(DEV)/ready  ## run the tests with the oldest, a middle and the newest versions; needs Python 3.10, 3.12, 3.13
 	$(DEV)/bin/nox
@@ -41,17 +42,17 @@ compat-torch: $(DEV)/ready  ## the same for the oldest and the newest torch: sev
 	$(DEV)/bin/nox -s torch
 
 golden: $(DEV)/ready  ## write the stored descriptors again, when the descriptor is meant to change
-	$(DEV)/bin/python tests/golden/make.py
+	$(DEV)/bin/python tests/witness/golden/make.py
 
 fuzz: $(DEV)/ready  ## feed mutated files and arrays to the readers, for minutes
 	-$(DEV)/bin/pip install $(PIP_QUIET) "atheris>=3"
-	$(DEV)/bin/python tests/fuzz/run.py
+	$(DEV)/bin/python tests/robust/fuzz/run.py
 
 soak: $(DEV)/ready  ## compute from threads and processes, for minutes, and watch memory and results
 	$(DEV)/bin/python benchmarks/soak.py
 
 hostile: $(DEV)/ready  ## hundreds of hostile calls; none may crash
-	$(DEV)/bin/python tests/hostile.py
+	$(DEV)/bin/python tests/robust/hostile.py
 
 $(CORE)/ready: pyproject.toml
 	$(PYTHON) -m venv $(CORE)

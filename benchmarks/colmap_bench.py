@@ -11,8 +11,8 @@ import time
 from pathlib import Path
 
 from kd_cv import KDDescriptor
-from kd_cv.colmap import compare
-from kd_cv.extract import Extraction
+from kd_cv.collection.colmap import compare
+from kd_cv.collection.extract import Extraction
 
 DESCRIPTORS = ("kd", "rootsift", "sift")
 

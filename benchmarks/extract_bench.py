@@ -1,4 +1,4 @@
-"""Throughput and memory of `kd_cv.extract` on this machine.
+"""Throughput and memory of `kd_cv.collection.extract` on this machine.
 
 python benchmarks/extract_bench.py [--folder photographs] [--images 64 192] [--workers 2]
 
@@ -26,8 +26,8 @@ from pathlib import Path
 import cv2
 
 from kd_cv import KDDescriptor
-from kd_cv.datasets import list_photos, read_gray
-from kd_cv.extract import Clock, Extraction, extract
+from kd_cv.collection.extract import Clock, Extraction, extract
+from kd_cv.io.datasets import list_photos, read_gray
 
 SIZE = (1280, 853)
 

@@ -18,8 +18,8 @@ from rich.progress import track
 from skimage import data
 
 from kd_cv import KDDescriptor, KDFeature
-from kd_cv.datasets import list_photos
-from kd_cv.lafs import lafs_from_keypoints
+from kd_cv.io.datasets import list_photos
+from kd_cv.nn.lafs import lafs_from_keypoints
 
 NAMES = ("astronaut", "brick", "camera", "chelsea", "coffee", "coins", "grass", "gravel", "rocket")
 # Turned and shrunk; turned and enlarged. The third row is per pixel of a 512-pixel image.

@@ -15,8 +15,8 @@ import numpy as np
 matplotlib.use("Agg")
 
 from kd_cv import KDDescriptor, match
+from kd_cv.draw.plots import plot_explanation, plot_frame, plot_images, plt, save_plot, style
 from kd_cv.explain import explain
-from kd_cv.plots import plot_explanation, plot_frame, plot_images, plt, save_plot, style
 
 
 def photographs(paths: list[str]) -> list[np.ndarray]:

@@ -19,12 +19,12 @@ from skimage import data
 matplotlib.use("Agg")
 
 from kd_cv import KDModule, Whitening, describe
-from kd_cv.builders import warp_scene
-from kd_cv.frames import as_gray
-from kd_cv.metrics import matching
-from kd_cv.plots import plt, save_plot, style
-from kd_cv.sampling import extract_patches
-from kd_cv.whitening import Statistics
+from kd_cv.descriptor.frames import as_gray
+from kd_cv.descriptor.sampling import extract_patches
+from kd_cv.draw.plots import plt, save_plot, style
+from kd_cv.evaluate.metrics import matching
+from kd_cv.fit.builders import warp_scene
+from kd_cv.whitening.whitening import Statistics
 
 TRAIN = ("astronaut", "coffee", "brick", "grass", "gravel", "camera")
 HELD_OUT = ("chelsea", "coins")

@@ -17,7 +17,7 @@ from kornia.feature import DescriptorMatcher, LocalFeatureMatcher
 matplotlib.use("Agg")
 
 from kd_cv import KDFeature
-from kd_cv.plots import plot_images, plot_matches, save_plot, style
+from kd_cv.draw.plots import plot_images, plot_matches, save_plot, style
 
 H_0to1 = torch.tensor([[[0.80, 0.25, 20.0], [-0.20, 0.85, 110.0], [1e-4, 2e-4, 1.0]]])
 

@@ -11,8 +11,8 @@ import cv2
 import numpy as np
 
 from kd_cv.cli.images import read_photo
-from kd_cv.extract import extract
-from kd_cv.retrieval import Index
+from kd_cv.collection.extract import extract
+from kd_cv.collection.retrieval import Index
 
 NAMES = ("astronaut", "brick", "camera", "chelsea", "coffee", "coins", "grass", "gravel", "rocket")
 TILE = 300

@@ -6,9 +6,9 @@
 
 from typing import Any
 
-from kd_cv.engine import describe
 from kd_cv.feature2d import KDDescriptor
 from kd_cv.matching import MatchResult, match
+from kd_cv.patches import describe
 from kd_cv.whitening import Whitening
 
 __version__ = "0.1.0"
@@ -26,7 +26,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     # The torch classes are imported when first asked for: `import kd_cv` does not import torch.
     if name in ("KDFeature", "KDModule"):
-        from kd_cv import module
+        from kd_cv.nn import module
 
         return getattr(module, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

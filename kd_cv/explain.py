@@ -25,13 +25,13 @@ import cv2
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kd_cv import core
-from kd_cv.engine import Projection
+from kd_cv.descriptor import core
+from kd_cv.descriptor.frames import as_frames, as_gray, from_keypoints
+from kd_cv.descriptor.kernels import PHI, RHO, THETA, Array, Grid, X, Y
+from kd_cv.descriptor.projection import Projection
+from kd_cv.descriptor.sampling import extract_patches
+from kd_cv.descriptor.spec import Spec
 from kd_cv.feature2d import KDDescriptor
-from kd_cv.frames import as_frames, as_gray, from_keypoints
-from kd_cv.kernels import PHI, RHO, THETA, Array, Grid, X, Y
-from kd_cv.sampling import extract_patches
-from kd_cv.spec import Spec
 
 Pixel = tuple[int, int]  # (x, y): column and row in the patch
 POSITIONS = ("polar", "cart")

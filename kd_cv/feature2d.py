@@ -17,29 +17,22 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from kd_cv.engine import (
-    DEFAULT_WEIGHTS,
-    DEFAULT_WHITENING,
-    Projection,
-    describe_frames,
-    projection_for,
-)
-from kd_cv.frames import (
+from kd_cv.descriptor.engine import describe_frames
+from kd_cv.descriptor.frames import (
     MAGNIFICATION,
     as_detectable,
-    as_float,
     as_gray,
     as_magnification,
     describable,
     from_keypoints,
 )
-from kd_cv.spec import Spec
+from kd_cv.descriptor.projection import Projection
+from kd_cv.descriptor.sampling import MAX_SCALES, as_scales
+from kd_cv.descriptor.spec import Spec
+from kd_cv.whitening.registry import DEFAULT_WEIGHTS, DEFAULT_WHITENING, projection_for
 
 KeyPoints = tuple[cv2.KeyPoint, ...]
 
-# Ratio of the largest to the smallest patch for `scales=n`, evenly spread on a log scale.
-SPREAD = 2.56
-MAX_SCALES = 100
 TYPES = (cv2.CV_32F, cv2.CV_8U)
 
 
@@ -280,7 +273,7 @@ class KDDescriptor:
 
     def module(self) -> Any:
         """The torch module (`KDModule`) with the same settings, for patches."""
-        from kd_cv.module import KDModule
+        from kd_cv.nn.module import KDModule
 
         s = self._settings
         return KDModule(s.patch_size, s.kernel, s.whitening, s.weights, s.dim)
@@ -312,7 +305,7 @@ class KDDescriptor:
                 "settings: save them to a file and give its path"
             )
         if not isinstance(target, cv2.FileStorage):
-            from kd_cv.files import replacing
+            from kd_cv.io.files import replacing
 
             with replacing(target) as temporary:
                 storage = cv2.FileStorage(str(temporary), cv2.FILE_STORAGE_WRITE)
@@ -401,29 +394,6 @@ def _storable(value: Any) -> Any:
 
 def _rebuild(arguments: dict[str, Any]) -> KDDescriptor:
     return KDDescriptor(**arguments)
-
-
-def as_scales(scales: int | Sequence[float]) -> tuple[float, ...]:
-    """Factors of the magnification: n of them evenly spread, or as given.
-
-    >>> as_scales(3)
-    (0.625, 1.0, 1.6)
-    """
-    if isinstance(scales, int | np.integer) and not isinstance(scales, bool):
-        if not 1 <= scales <= MAX_SCALES:
-            raise ValueError(f"scales must be from 1 to {MAX_SCALES}, got {scales}")
-        if scales == 1:
-            return (1.0,)
-        exponents = np.linspace(-0.5, 0.5, int(scales))
-        return tuple(np.round(SPREAD**exponents, 6).tolist())
-    if isinstance(scales, str) or not isinstance(scales, Sequence | np.ndarray):
-        raise TypeError(f"scales must be a count or positive factors, got {scales!r}")
-    factors = tuple(as_float(factor, "a factor of scales") for factor in scales)
-    if not 1 <= len(factors) <= MAX_SCALES or not all(np.isfinite(f) and f > 0 for f in factors):
-        raise ValueError(
-            f"scales must be a count or positive factors, at most {MAX_SCALES}, got {scales!r}"
-        )
-    return factors
 
 
 def as_uint8(rows: NDArray[np.float32]) -> NDArray[np.uint8]:

@@ -10,9 +10,9 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from kd_cv.detectors import strongest
+from kd_cv.descriptor.frames import as_float
+from kd_cv.detector.keypoints import strongest
 from kd_cv.feature2d import KDDescriptor, KeyPoints
-from kd_cv.frames import as_float
 
 DESCRIPTORS = ("kd", "sift", "rootsift")
 STEPS = ("detect", "describe", "match", "homography")

@@ -12,10 +12,10 @@ import pytest
 import skimage.data
 from hypothesis import HealthCheck, settings
 
-from kd_cv.engine import describe_frames
-from kd_cv.frames import from_keypoints
-from kd_cv.spec import Spec
-from kd_cv.whitening import Statistics, Whitening
+from kd_cv.descriptor.engine import describe_frames
+from kd_cv.descriptor.frames import from_keypoints
+from kd_cv.descriptor.spec import Spec
+from kd_cv.whitening.whitening import Statistics, Whitening
 
 settings.register_profile(
     "quick",

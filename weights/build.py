@@ -17,16 +17,16 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from kd_cv.builders import hpatches_scene, sfm_scene
-from kd_cv.candidates import make_candidates
-from kd_cv.datasets import PatchSet, Scene, read_phototourism
-from kd_cv.engine import describe_patches
-from kd_cv.evaluate import ImageSet, find_sequences, image_matching, phototourism
-from kd_cv.files import replacing
-from kd_cv.fit import fit_whitening, scene_statistics
-from kd_cv.spec import KERNELS, Spec
-from kd_cv.weights import INDEX, Entry, file_sha256
-from kd_cv.whitening import Statistics, Whitening, balanced, save
+from kd_cv.descriptor.engine import describe_patches
+from kd_cv.descriptor.spec import KERNELS, Spec
+from kd_cv.evaluate.candidates import make_candidates
+from kd_cv.evaluate.protocols import ImageSet, find_sequences, image_matching, phototourism
+from kd_cv.fit.builders import hpatches_scene, sfm_scene
+from kd_cv.fit.matrices import fit_whitening, scene_statistics
+from kd_cv.io.datasets import PatchSet, Scene, read_phototourism
+from kd_cv.io.files import replacing
+from kd_cv.whitening.registry import INDEX, Entry, file_sha256
+from kd_cv.whitening.whitening import Statistics, Whitening, balanced, save
 
 HERE = Path(__file__).resolve().parent
 PATCH_SIZES = (32, 64)

@@ -13,7 +13,7 @@ from kd_cv.bench import compute, fresh, rivals
 from kd_cv.bench.material import QUICK, Config, Material, load_material
 from kd_cv.bench.measure import CannotMeasure, Row
 from kd_cv.bench.report import Part, Report, Say, header
-from kd_cv.extract import cores
+from kd_cv.collection.extract import cores
 
 __all__ = ["QUICK", "SECTIONS", "Config", "Report", "run"]
 

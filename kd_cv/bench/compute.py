@@ -19,7 +19,7 @@ from kd_cv.bench.measure import (
     threads,
 )
 from kd_cv.bench.report import Say
-from kd_cv.extract import cores
+from kd_cv.collection.extract import cores
 from kd_cv.feature2d import KeyPoints
 
 #: (keypoints, patch size) to how many times faster than SIFT one scale must be on all cores.

@@ -10,13 +10,13 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from kd_cv.engine import DEFAULT_WEIGHTS, DEFAULT_WHITENING
+from kd_cv.descriptor.frames import as_gray, from_keypoints
+from kd_cv.descriptor.sampling import extract_patches
+from kd_cv.descriptor.spec import Spec
 from kd_cv.feature2d import KDDescriptor, KeyPoints
-from kd_cv.frames import as_gray, from_keypoints
-from kd_cv.sampling import extract_patches
-from kd_cv.spec import Spec
-from kd_cv.weights import names as shipped_names
-from kd_cv.whitening import Whitening
+from kd_cv.whitening.registry import DEFAULT_WEIGHTS, DEFAULT_WHITENING
+from kd_cv.whitening.registry import names as shipped_names
+from kd_cv.whitening.whitening import Whitening
 
 DIM = 128  # dimensions after whitening: as many as SIFT has
 PANEL = 512
@@ -100,7 +100,7 @@ def _detected(material: Material, count: int) -> KeyPoints:
 def load_material(path: str | os.PathLike[str] | None = None) -> Material:
     """A photograph from a file, or four of scikit-image's as one of 1024 x 1024."""
     if path is not None:
-        from kd_cv.datasets import read_gray
+        from kd_cv.io.datasets import read_gray
 
         return Material(Path(path).name, read_gray(path))
     try:

@@ -9,8 +9,8 @@ from kd_cv.bench.fresh import check_proc, in_new_process
 from kd_cv.bench.material import DIM, Config, Material
 from kd_cv.bench.measure import Row, Spread, Target, Work, ratio_row, take_turns, threads
 from kd_cv.bench.report import Say
-from kd_cv.engine import describe
-from kd_cv.extract import cores
+from kd_cv.collection.extract import cores
+from kd_cv.patches import describe
 
 #: Patch size to how many times faster than Kornia's MKD.
 DESCRIBE_TARGETS = {32: 10.0, 64: 30.0}
@@ -55,7 +55,7 @@ def kornia(material: Material, config: Config, say: Say) -> Iterator[Row]:
 def module(material: Material, config: Config, say: Say) -> Iterator[Row]:
     """`KDModule(whitening=None)` against `MKDDescriptor(whitening=None)`."""
     torch, _ = _torch()
-    from kd_cv.module import KDModule
+    from kd_cv.nn.module import KDModule
 
     for P in config.patch_sizes:
         tensor = torch.from_numpy(material.patches(config.batch, P))[:, None]
@@ -113,7 +113,7 @@ def kornia_mkd(patch_size: int) -> Any:
 
 def plain_module(patch_size: int) -> Any:
     """A `KDModule` that takes the way of a GPU: plain torch operations, nothing compiled."""
-    from kd_cv.module import KDModule
+    from kd_cv.nn.module import KDModule
 
     class PlainModule(KDModule):
         def _fusable(self, patches: Any) -> bool:

@@ -13,16 +13,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kd_cv import fused
 from kd_cv.bench.fresh import in_new_process
 from kd_cv.bench.material import DIM, Config, Material
 from kd_cv.bench.measure import Row, Spread, Times, Work, take_turns, threads
 from kd_cv.bench.report import Say
-from kd_cv.engine import CHUNK
+from kd_cv.descriptor import fused
+from kd_cv.descriptor.engine import CHUNK
+from kd_cv.descriptor.frames import Frames, from_keypoints
+from kd_cv.descriptor.sampling import pyramid_for, sampling_steps
+from kd_cv.descriptor.spec import PLANES, Spec
 from kd_cv.feature2d import KDDescriptor, copy_keypoints
-from kd_cv.frames import Frames, from_keypoints
-from kd_cv.sampling import pyramid_for, sampling_steps
-from kd_cv.spec import PLANES, Spec
 
 ONE_THREAD = dict.fromkeys(
     ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"), "1"

@@ -7,7 +7,7 @@ Exit codes: 0 done; 1 no homography was found (`match`), or a check failed; 2 ba
 import sys
 from collections.abc import Sequence
 
-from kd_cv.files import printable
+from kd_cv.io.files import printable
 
 MAX_LINE = 500
 BAD_INPUT = (ValueError, TypeError, OSError, ImportError)

@@ -28,8 +28,8 @@ from kd_cv.cli.options import (
     Weights,
     Workers,
 )
-from kd_cv.files import printable
-from kd_cv.frames import MAGNIFICATION
+from kd_cv.descriptor.frames import MAGNIFICATION
+from kd_cv.io.files import printable
 
 app = typer.Typer(
     name="kd-cv",
@@ -167,7 +167,7 @@ def figures(
     from rich.console import Console
 
     matplotlib.use("Agg")
-    from kd_cv.figures import Material, check_names, save_figures
+    from kd_cv.paper.figures import Material, check_names, save_figures
 
     chosen = check_names(names or ())
     with Console(stderr=True).status("Drawing ...") as status:
@@ -206,15 +206,15 @@ def extract(
 
         kd-cv extract list.txt -o features.h5 --root /photographs --scheduler tcp://host:8786
     """
-    from kd_cv.extract import extract as run
+    from kd_cv.collection.extract import extract as run
 
     extraction = _extraction(descriptor, weights, max_keypoints, max_size, dtype)
     options: dict[str, Any] = {"root": root, "overwrite": overwrite, "progress": not as_json}
     if scheduler is None:
         summary = run(images, output, extraction, workers=workers, **options)
     else:
-        from kd_cv.cluster import connected
-        from kd_cv.cluster import extract as run_on_cluster
+        from kd_cv.collection.cluster import connected
+        from kd_cv.collection.cluster import extract as run_on_cluster
 
         with connected(scheduler, workers) as client:
             summary = run_on_cluster(images, output, extraction, client=client, **options)
@@ -225,7 +225,7 @@ def extract(
 def _extraction(descriptor: str, weights: str | None, *settings: Any) -> Any:
     """What --descriptor and --weights name, with the other settings of an Extraction."""
     from kd_cv.cli.matcher import make_feature
-    from kd_cv.extract import Extraction
+    from kd_cv.collection.extract import Extraction
 
     return Extraction(make_feature(descriptor, weights) if weights else descriptor, *settings)
 
@@ -267,9 +267,9 @@ def colmap(
 
         kd-cv colmap photographs --workspace scene --compare
     """
-    from kd_cv.colmap import Matcher, reconstruct, table
-    from kd_cv.colmap import compare as run_all
-    from kd_cv.extract import Collection
+    from kd_cv.collection.colmap import Matcher, reconstruct, table
+    from kd_cv.collection.colmap import compare as run_all
+    from kd_cv.collection.extract import Collection
 
     if matcher not in get_args(Matcher):
         raise ValueError(f"--matcher must be one of {get_args(Matcher)}, got {matcher!r}")
@@ -330,8 +330,8 @@ def export(
     from rich.console import Console
 
     from kd_cv.cli.outputs import check_writable
-    from kd_cv.engine import DEFAULT_WEIGHTS, DEFAULT_WHITENING
-    from kd_cv.export import export_onnx
+    from kd_cv.nn.export import export_onnx
+    from kd_cv.whitening.registry import DEFAULT_WEIGHTS, DEFAULT_WHITENING
 
     check_writable(output)
     with Console(stderr=True, quiet=as_json).status("Exporting ..."):
@@ -445,7 +445,7 @@ def weights(as_json: Json = False) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from kd_cv.weights import folder, registry
+    from kd_cv.whitening.registry import folder, registry
 
     entries = registry()
     if as_json:

@@ -24,7 +24,7 @@ from kd_cv.cli.options import (
     Whitenings,
 )
 from kd_cv.cli.outputs import check_figure
-from kd_cv.frames import MAGNIFICATION
+from kd_cv.descriptor.frames import MAGNIFICATION
 
 app = typer.Typer(
     help="Measure descriptors by the paper's protocols.",
@@ -63,10 +63,10 @@ def phototourism(
 
         kd-cv eval phototourism liberty --kernel polar,cart,concat --whitening none,ws
     """
-    from kd_cv import paper
     from kd_cv.cli.tables import telling
-    from kd_cv.datasets import read_phototourism
-    from kd_cv.evaluate import Cache, pairs_of_set, patch_verification
+    from kd_cv.evaluate.protocols import Cache, pairs_of_set, patch_verification
+    from kd_cv.io.datasets import read_phototourism
+    from kd_cv.paper import numbers as paper
 
     chosen = _candidates(descriptors, weights, whitening, kernels, patch_size, dim)
     labelled = pairs_of_set(read_phototourism(data, matches), pairs)  # type: ignore[arg-type]
@@ -114,11 +114,11 @@ def hpatches(
 
         kd-cv eval hpatches sequences --descriptor raw,rootsift --fit-ws builtin
     """
-    from kd_cv import paper
     from kd_cv.cli.tables import telling
-    from kd_cv.datasets import read_hpatches_release
-    from kd_cv.evaluate import Cache, find_sequences, strips_of_sequence
-    from kd_cv.evaluate import hpatches as run
+    from kd_cv.evaluate.protocols import Cache, find_sequences, strips_of_sequence
+    from kd_cv.evaluate.protocols import hpatches as run
+    from kd_cv.io.datasets import read_hpatches_release
+    from kd_cv.paper import numbers as paper
 
     chosen = _candidates(descriptors, weights, whitening, kernels, patch_size, dim)
     release = any(data.glob("*/ref.png"))
@@ -177,7 +177,13 @@ def matching(
         kd-cv eval matching sequences --weights multiview,mine.npz --scales 3
     """
     from kd_cv.cli.tables import telling
-    from kd_cv.evaluate import Cache, builtin_photos, image_matching, read_images, warped_images
+    from kd_cv.evaluate.protocols import (
+        Cache,
+        builtin_photos,
+        image_matching,
+        read_images,
+        warped_images,
+    )
 
     chosen = _candidates(
         descriptors, weights, whitening, kernels, patch_size, dim,
@@ -216,9 +222,9 @@ def shrinkage(
 
         kd-cv eval shrinkage liberty --weights multiview
     """
-    from kd_cv import paper
     from kd_cv.cli.tables import print_table, telling
-    from kd_cv.evaluate import labelled_pairs, shrinkage_curves
+    from kd_cv.evaluate.protocols import labelled_pairs, shrinkage_curves
+    from kd_cv.paper import numbers as paper
 
     check_figure(output)
     with telling("Measuring", as_json):
@@ -275,11 +281,11 @@ def eigenvalues(
 
         kd-cv eval eigenvalues liberty
     """
-    from kd_cv import paper
     from kd_cv.cli.tables import print_table, telling
-    from kd_cv.evaluate import labelled_pairs
-    from kd_cv.whitening import Statistics, attenuation, eig
-    from kd_cv.whitening import shrinkage as shrink
+    from kd_cv.evaluate.protocols import labelled_pairs
+    from kd_cv.paper import numbers as paper
+    from kd_cv.whitening.whitening import Statistics, attenuation, eig
+    from kd_cv.whitening.whitening import shrinkage as shrink
 
     check_figure(output)
     if data is not None and weights is not None:
@@ -296,7 +302,7 @@ def eigenvalues(
             source = f"{len(raw)} patches of {data}"
     lam = lam / lam[0]
     if output:
-        from kd_cv.plots import plot_eigenvalues
+        from kd_cv.draw.plots import plot_eigenvalues
 
         _draw(output, (4.2, 2.7), lambda figure: plot_eigenvalues(figure.subplots(), lam))
     columns = {"w": lam, "wua": attenuation(lam) ** -2, "wus": shrink(lam) ** -2}
@@ -330,11 +336,11 @@ def robustness(
 
         kd-cv eval robustness liberty --weights multiview
     """
-    from kd_cv.candidates import KD
     from kd_cv.cli.tables import print_table, telling
-    from kd_cv.evaluate import labelled_pairs, robustness_curves
+    from kd_cv.descriptor.spec import KERNELS
+    from kd_cv.evaluate.candidates import KD
+    from kd_cv.evaluate.protocols import labelled_pairs, robustness_curves
     from kd_cv.feature2d import KDDescriptor
-    from kd_cv.spec import KERNELS
 
     check_figure(output)
     variant = None if whitening == "none" else whitening
@@ -388,8 +394,8 @@ def _candidates(
     **settings: Any,
 ) -> list[Any]:
     """What the options name."""
-    from kd_cv.candidates import make_candidates
-    from kd_cv.engine import DEFAULT_WEIGHTS, DEFAULT_WHITENING
+    from kd_cv.evaluate.candidates import make_candidates
+    from kd_cv.whitening.registry import DEFAULT_WEIGHTS, DEFAULT_WHITENING
 
     names = _split(whitening) if whitening else [DEFAULT_WHITENING]
     variants = [None if name == "none" else name for name in names]
@@ -413,7 +419,7 @@ def _with_ws(
     """Each candidate that is not whitened followed by itself with W_S."""
     if source is None:
         return candidates
-    from kd_cv.evaluate import builtin_scenes, is_phototourism, scenes_of, with_ws
+    from kd_cv.evaluate.protocols import builtin_scenes, is_phototourism, scenes_of, with_ws
 
     if source != "builtin" and is_phototourism(source):
         raise ValueError(f"--fit-ws takes photographs or sequences, {source} holds patches")
@@ -428,11 +434,11 @@ def _with_ws(
 
 def _curve_whitening(weights: str | None, kernel: str, patch_size: int) -> tuple[Any, str]:
     """Matrices for a curve, and what they are: as named, the shipped ones, or fitted here."""
-    from kd_cv import weights as shipped
-    from kd_cv.engine import DEFAULT_WEIGHTS
-    from kd_cv.evaluate import builtin_scenes
-    from kd_cv.fit import fit_whitening, scene_statistics
-    from kd_cv.spec import Spec
+    from kd_cv.descriptor.spec import Spec
+    from kd_cv.evaluate.protocols import builtin_scenes
+    from kd_cv.fit.matrices import fit_whitening, scene_statistics
+    from kd_cv.whitening import registry as shipped
+    from kd_cv.whitening.registry import DEFAULT_WEIGHTS
 
     spec = Spec(patch_size, kernel)
     if weights is None and DEFAULT_WEIGHTS not in shipped.names():
@@ -444,7 +450,7 @@ def _curve_whitening(weights: str | None, kernel: str, patch_size: int) -> tuple
 
 
 def _raw_rows(patches: Any, patch_size: int) -> Any:
-    from kd_cv.candidates import KD
+    from kd_cv.evaluate.candidates import KD
     from kd_cv.feature2d import KDDescriptor
 
     return KD(KDDescriptor(patch_size, whitening=None)).of_patches(patches)
@@ -519,7 +525,7 @@ def _draw(output: Path, size: tuple[float, float], draw: Any) -> None:
     import matplotlib
 
     matplotlib.use("Agg")
-    from kd_cv.plots import plt, save_plot, style
+    from kd_cv.draw.plots import plt, save_plot, style
 
     with style():
         figure = plt.figure(figsize=size)

@@ -11,8 +11,8 @@ import numpy as np
 from kd_cv.cli.images import check_count, load_pair
 from kd_cv.cli.matcher import Options, run
 from kd_cv.cli.outputs import check_figure
+from kd_cv.descriptor.frames import as_gray
 from kd_cv.explain import Explanation, explain
-from kd_cv.frames import as_gray
 from kd_cv.matching import MatchResult
 
 
@@ -95,7 +95,7 @@ def _draw(output: Path, pair: Any, keypoints: Any, why: Explanation, descriptor:
     import matplotlib
 
     matplotlib.use("Agg")
-    from kd_cv.plots import plot_explanation, plot_frame, plot_images, plt, save_plot, style
+    from kd_cv.draw.plots import plot_explanation, plot_frame, plot_images, plt, save_plot, style
 
     with style():
         figure: Any = plt.figure(figsize=(7.2, 6.6), layout="constrained")

@@ -7,13 +7,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from kd_cv import weights as shipped
-from kd_cv.candidates import KD
 from kd_cv.cli.outputs import check_writable
 from kd_cv.cli.tables import plain_warnings, print_table, telling
-from kd_cv.datasets import list_photos
-from kd_cv.engine import DEFAULT_WEIGHTS
-from kd_cv.evaluate import (
+from kd_cv.evaluate.candidates import KD
+from kd_cv.evaluate.protocols import (
     Gray,
     NothingToMatch,
     Progress,
@@ -22,8 +19,11 @@ from kd_cv.evaluate import (
     warped_images,
 )
 from kd_cv.feature2d import KDDescriptor
-from kd_cv.fit import PairSource, fit_photos, read_reduced, split_photos
+from kd_cv.fit.matrices import PairSource, fit_photos, read_reduced, split_photos
+from kd_cv.io.datasets import list_photos
+from kd_cv.whitening import registry as shipped
 from kd_cv.whitening import save
+from kd_cv.whitening.registry import DEFAULT_WEIGHTS
 
 MAX_HELD_OUT = 10  # photographs of the table
 TEST_VIEWS = 4  # of each, itself among them
@@ -75,7 +75,7 @@ def fit_command(
 
 @contextmanager
 def _on_cluster(scheduler: str, workers: int | None) -> Iterator[Any]:
-    from kd_cv.cluster import connected, in_order
+    from kd_cv.collection.cluster import connected, in_order
 
     with connected(scheduler, workers) as client:
         yield in_order(client)

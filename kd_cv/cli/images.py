@@ -9,7 +9,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from kd_cv.datasets import read_image_bytes
+from kd_cv.io.datasets import read_image_bytes
 
 Image = NDArray[np.uint8]
 

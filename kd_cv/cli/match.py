@@ -16,10 +16,10 @@ from kd_cv.cli.images import Image, check_count, load_pair
 from kd_cv.cli.matcher import Found, Options, make_feature, run
 from kd_cv.cli.outputs import check_picture, check_writable
 from kd_cv.cli.picture import Row, draw_rows
-from kd_cv.files import replacing
-from kd_cv.frames import as_gray
+from kd_cv.descriptor.frames import as_gray
+from kd_cv.evaluate.metrics import homography_corner_error
+from kd_cv.io.files import replacing
 from kd_cv.matching import DESCRIPTORS, STEPS
-from kd_cv.metrics import homography_corner_error
 
 TITLES = {"kd": "KD", "sift": "SIFT", "rootsift": "RootSIFT"}
 ROW_HEIGHTS = (720, 480)  # of a picture with one row, and with several
@@ -51,7 +51,7 @@ def match_command(
         if output:
             _write_picture(output, image0, image1, list(found.values()))
         if report:
-            from kd_cv.report import write_report
+            from kd_cv.draw.report import write_report
 
             write_report(
                 report, image0, image1, chosen.result,

@@ -1,0 +1,1 @@
+"""Whole collections: extraction, COLMAP, retrieval, a cluster."""

@@ -1,0 +1,194 @@
+"""Extraction and whitening statistics on a Dask cluster (extra `cluster`).
+
+Workers see the same files as the caller, under the same paths. A batch of images becomes a partial
+file (see `extract`), a scene becomes a `Statistics`; the caller puts them together in a fixed
+order. What a lost worker had under way is done again by another. Both ways the result is, bit for
+bit, that of one process on such a machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import cv2
+
+from kd_cv.collection import extract as one_machine
+from kd_cv.collection.extract import (
+    Batch,
+    Collection,
+    Extraction,
+    PathLike,
+    Report,
+    Runner,
+    Summary,
+    cores,
+    run_batch,
+)
+from kd_cv.feature2d import KDDescriptor
+from kd_cv.fit.matrices import scene_statistics
+from kd_cv.io.datasets import Scene
+from kd_cv.whitening.whitening import Statistics
+
+Result = TypeVar("Result")
+
+
+@contextmanager
+def connected(scheduler: str = "local", workers: int | None = None) -> Iterator[Any]:
+    """A Dask client: of a scheduler ("tcp://host:8786"), or of processes on this machine ("local").
+
+    workers  processes on this machine, of one thread each; as many as there are cores by default
+    """
+    distributed = _distributed()
+    if scheduler != "local":
+        if workers is not None:
+            raise ValueError(f"the scheduler {scheduler!r} has its own workers, got {workers} too")
+        with distributed.Client(scheduler) as client:
+            yield client
+        return
+    if workers is not None and workers < 1:
+        raise ValueError(f"workers must be at least 1, got {workers}")
+    count = cores() if workers is None else workers
+    with (
+        distributed.LocalCluster(
+            n_workers=count, threads_per_worker=1, processes=True, dashboard_address=None
+        ) as local,
+        distributed.Client(local) as client,
+    ):
+        yield client
+
+
+def extract(
+    images: PathLike | Collection,
+    output: PathLike,
+    extraction: Extraction | None = None,
+    *,
+    client: Any,
+    **options: Any,
+) -> Summary:
+    """`kd_cv.collection.extract.extract` with the batches run on a cluster.
+
+    >>> with connected("tcp://scheduler:8786") as client:
+    ...     print(extract("/shared/photographs", "/shared/features.h5", client=client))
+    """
+    threads = sum(client.nthreads().values())
+    output = Path(output).absolute()  # the workers may stand in another folder
+    return one_machine.extract(
+        images, output, extraction, workers=max(1, threads), runner=on_cluster(client), **options
+    )
+
+
+def on_cluster(client: Any) -> Runner:
+    """Run batches of images on the workers of a Dask client."""
+
+    def run(plan: Sequence[Batch], extraction: Extraction) -> Iterator[Report]:
+        return (report for _, report in _map(client, _run_batch, plan, extraction))
+
+    return run
+
+
+def fit_statistics(
+    scenes: Sequence[Scene | tuple[PathLike, PathLike]],
+    kd: KDDescriptor | None = None,
+    *,
+    client: Any = None,
+) -> Statistics:
+    """Statistics of the raw descriptors of scenes and of their matching pairs.
+
+    scenes  Scene objects, or for each the file and the folder of its images (see `Scene.load`)
+    kd      whose kernel, patch size, magnification and scales are used; its whitening is not
+    client  of a Dask cluster, or None for this process
+
+    >>> fit_whitening(fit_statistics(scenes, client=client), kd.spec, {"fitted on": "..."})
+    """
+    kd = KDDescriptor(whitening=None) if kd is None else kd
+    run = one_by_one if client is None else in_order(client)
+    total = Statistics(kd.spec.dim)
+    for statistics in run(partial(_statistics_of, kd=kd), scenes):
+        total.merge(statistics)
+    return total
+
+
+def _statistics_of(scene: Scene | tuple[PathLike, PathLike], kd: KDDescriptor) -> Statistics:
+    """Statistics of one scene."""
+    if not isinstance(scene, Scene):
+        scene = Scene.load(*scene)
+    own = kd.settings
+    return scene_statistics([scene], kd.spec, magnification=own.magnification, scales=own.scales)
+
+
+def one_by_one(work: Callable[[Any], Result], items: Sequence[Any]) -> Iterator[Result]:
+    """`map` with one BLAS thread: the last bits of a matrix product depend on their number."""
+    return (_single_threaded(item, work) for item in items)
+
+
+def in_order(client: Any) -> Callable[[Callable[[Any], Result], Sequence[Any]], Iterator[Result]]:
+    """`one_by_one` on the workers of a Dask client, with the same bits.
+
+    >>> fit_photos("/shared/photographs", run=in_order(client))
+    """
+
+    def run(work: Callable[[Any], Result], items: Sequence[Any]) -> Iterator[Result]:
+        # Rounding depends on the order of a sum: whatever is ready first, give the first item's.
+        ready: dict[int, Result] = {}
+        given = 0
+        for index, result in _map(client, _single_threaded, items, work):
+            ready[index] = result
+            while given in ready:
+                yield ready.pop(given)
+                given += 1
+
+    return run
+
+
+def _single_threaded(item: Any, work: Callable[[Any], Result]) -> Result:
+    with _threadpoolctl().threadpool_limits(1):
+        return work(item)
+
+
+def _run_batch(batch: Batch, extraction: Extraction) -> Report:
+    cv2.setNumThreads(1)  # the processes of the workers are the parallelism
+    return run_batch(batch, extraction)
+
+
+def _map(
+    client: Any, work: Callable[..., Result], items: Sequence[Any], *arguments: Any
+) -> Iterator[tuple[int, Result]]:
+    """Index and result of work(item, *arguments) as they finish, a few per worker at a time."""
+    distributed = _distributed()
+    index_of: dict[Any, int] = {}
+    waiting = iter(enumerate(items))
+    running = distributed.as_completed()
+
+    def submit() -> None:
+        index, item = next(waiting, (None, None))
+        if index is not None:
+            future = client.submit(work, item, *arguments, pure=False)
+            index_of[future] = index
+            running.add(future)
+
+    for _ in range(4 * max(1, sum(client.nthreads().values()))):
+        submit()
+    for future in running:
+        yield index_of.pop(future), future.result()
+        submit()
+
+
+def _threadpoolctl() -> Any:
+    try:
+        import threadpoolctl
+    except ImportError as error:
+        message = "statistics that can be repeated need threadpoolctl: pip install kd-cv[cluster]"
+        raise ImportError(message) from error
+    return threadpoolctl
+
+
+def _distributed() -> Any:
+    try:
+        import distributed
+    except ImportError as error:
+        raise ImportError("a cluster needs Dask: pip install kd-cv[cluster]") from error
+    return distributed

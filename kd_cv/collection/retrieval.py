@@ -1,0 +1,264 @@
+"""Which images of a collection show this? An index, votes, and geometric verification.
+
+All descriptors of a feature file go into one nearest-neighbour index (FAISS, extra `retrieval`). A
+query's descriptors vote for the images of their neighbours; the images with most votes are matched
+with the query, and those that agree with it by a homography come first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kd_cv.collection.extract import (
+    Extraction,
+    FeatureFile,
+    Features,
+    PathLike,
+    check_settings,
+    reading,
+)
+from kd_cv.descriptor.frames import as_detectable, as_gray
+from kd_cv.io.files import replacing
+from kd_cv.matching import find_homography, match_descriptors
+
+EXACT_BELOW = 20_000  # descriptors: so few are compared one by one
+NEIGHBOURS = 8
+PROBES = 16  # lists of the index that are searched
+TRAINED_PER_LIST = 64  # descriptors that the clustering sees
+CHUNK = 50_000  # descriptors added at a time
+MIN_INLIERS = 12
+Array32 = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Hit:
+    """An image that may show the query.
+
+    votes     of the query's descriptors
+    inliers   matches that agree with the homography
+    H_0to1    (3, 3) from the query to the image, or None
+    verified  whether there are MIN_INLIERS of them or more
+    """
+
+    name: str
+    votes: float
+    inliers: int = 0
+    H_0to1: NDArray[np.float64] | None = None
+
+    @property
+    def verified(self) -> bool:
+        return self.inliers >= MIN_INLIERS
+
+
+class Index:
+    """An index over the descriptors of a feature file, which it needs beside it to verify.
+
+    >>> index = Index.build("features.h5")
+    >>> for hit in index.search(image):
+    ...     print(hit.name, hit.inliers)
+    """
+
+    def __init__(
+        self,
+        features: PathLike,
+        names: tuple[str, ...],
+        starts: NDArray[np.int64],
+        faiss_index: Any,
+        settings: str,
+    ) -> None:
+        self.features = Path(features)
+        self.names = names
+        self.starts = starts  # (images + 1,) where the descriptors of each image begin
+        self.faiss = faiss_index
+        self.settings = settings
+
+    def __len__(self) -> int:
+        return int(self.faiss.ntotal)
+
+    def __repr__(self) -> str:
+        return f"Index({len(self.names)} images, {len(self)} descriptors of {self.faiss.d})"
+
+    @classmethod
+    def build(cls, features: PathLike, factory: str | None = None) -> Index:
+        """Index a feature file.
+
+        factory  FAISS's description of an index; by default "Flat" for few descriptors, else an
+                 inverted file of 4 sqrt(n) lists of 8-bit descriptors ("IVF4096,SQ8")
+        """
+        faiss = _faiss()
+        with reading(features) as stored:
+            settings, names = stored.settings_text, stored.names
+            counts = [stored.count(name) for name in names]
+            total, dim = sum(counts), next((stored[n].descriptors.shape[1] for n in names), 0)
+            if total == 0:
+                raise ValueError(f"{features} has no descriptors to index")
+            factory = factory or default_factory(total)
+            index = faiss.index_factory(dim, factory)
+            if not index.is_trained:
+                lists = getattr(faiss.try_extract_index_ivf(index), "nlist", 256)
+                index.train(_sample(stored, counts, TRAINED_PER_LIST * lists))
+            for rows in _chunks(stored):
+                index.add(rows)
+        starts = np.cumsum([0, *counts])
+        return cls(features, names, starts, index, settings)
+
+    def save(self, path: PathLike) -> None:
+        """Write one .npz file, whole or not at all; it names the feature file by its path."""
+        data = _faiss().serialize_index(self.faiss)
+        names, features = np.array(self.names), np.array(str(self.features.absolute()))
+        with replacing(path) as temporary, open(temporary, "wb") as file:
+            np.savez(
+                file,
+                index=data,
+                names=names,
+                starts=self.starts,
+                features=features,
+                settings=np.array(self.settings),
+            )
+
+    @classmethod
+    def load(cls, path: PathLike) -> Index:
+        """Read a file written by `save`."""
+        with np.load(path, allow_pickle=False) as archive:
+            missing = {"index", "names", "starts", "features", "settings"} - set(archive.files)
+            if missing:
+                raise ValueError(f"{path} is not an index: it lacks {sorted(missing)}")
+            return cls(
+                str(archive["features"]),
+                tuple(archive["names"].tolist()),
+                archive["starts"],
+                _faiss().deserialize_index(archive["index"]),
+                str(archive["settings"]),
+            )
+
+    def search(
+        self,
+        image: Any,
+        extraction: Extraction | None = None,
+        *,
+        top: int = 10,
+        candidates: int = 20,
+        threshold: float = 8.0,
+    ) -> list[Hit]:
+        """The images that show what `image` shows, best first: at most `top`.
+
+        extraction  as that of the feature file, to which it must be equal
+        candidates  how many of the images with most votes are verified
+        threshold   of a homography's inliers, in pixels
+        """
+        extraction = extraction or Extraction()
+        check_settings(self.features, self.settings, extraction.settings_text)
+        arrays = extraction.features(as_detectable(as_gray(image)))
+        return self.search_features(
+            Features.of(arrays), top=top, candidates=candidates, threshold=threshold
+        )
+
+    def search_features(
+        self, query: Features, *, top: int = 10, candidates: int = 20, threshold: float = 8.0
+    ) -> list[Hit]:
+        """`search` with features that are there already."""
+        votes = self.votes(query.descriptors)
+        order = np.argsort(-votes, kind="stable")[: max(top, candidates)]
+        hits = []
+        with reading(self.features) as stored:
+            for rank, i in enumerate(order[votes[order] > 0].tolist()):
+                name, score = self.names[i], float(votes[i])
+                if rank < candidates:
+                    hits.append(verified(query, stored[name], name, score, threshold))
+                else:
+                    hits.append(Hit(name, score))
+        return sorted(hits, key=lambda hit: (-hit.inliers, -hit.votes))[:top]
+
+    def votes(self, descriptors: Array32) -> NDArray[np.float64]:
+        """Votes for each image: (images,).
+
+        A descriptor gives the image of a neighbour at distance d the vote 1 - (d / d_k)^2, where
+        d_k is the distance of its k-th neighbour, so that a descriptor which is near to many has
+        little to say; and each image one vote only, for its nearest neighbour there.
+        """
+        votes = np.zeros(len(self.names))
+        if not len(descriptors):
+            return votes
+        ivf = _faiss().try_extract_index_ivf(self.faiss)
+        if ivf is not None:
+            ivf.nprobe = min(PROBES, ivf.nlist)
+        count = min(NEIGHBOURS, len(self))
+        squares, rows = self.faiss.search(np.ascontiguousarray(descriptors, np.float32), count)
+        found = rows >= 0
+        farthest = np.where(found, squares, 0).max(axis=1, keepdims=True)
+        weights = np.where(found, 1 - squares / np.maximum(farthest, 1e-12), 0)
+        images = np.searchsorted(self.starts, rows, side="right") - 1
+        for j in range(count):
+            first = (images[:, :j] != images[:, j : j + 1]).all(axis=1) & found[:, j]
+            np.add.at(votes, images[first, j], weights[first, j])
+        return votes
+
+    def pairs(self, top: int = 20) -> list[tuple[str, str]]:
+        """Pairs of images of the collection worth matching: each with its `top` by votes.
+
+        >>> reconstruct("photographs", "workspace", pairs=index.pairs())
+        """
+        wanted: dict[tuple[str, str], None] = {}
+        with reading(self.features) as stored:
+            for i, name in enumerate(self.names):
+                votes = self.votes(stored[name].descriptors)
+                votes[i] = 0
+                for j in np.argsort(-votes, kind="stable")[:top].tolist():
+                    if votes[j] > 0:
+                        a, b = sorted((name, self.names[j]))
+                        wanted[a, b] = None
+        return list(wanted)
+
+
+def verified(query: Features, other: Features, name: str, votes: float, threshold: float) -> Hit:
+    """Match the query (image 0) with an image (1) and count what agrees with a homography."""
+    matches, _ = match_descriptors(query.descriptors, other.descriptors, ratio=0.85)
+    H_0to1, inliers = find_homography(
+        query.frames[matches[:, 0], :2], other.frames[matches[:, 1], :2], threshold
+    )
+    return Hit(name, votes, int(inliers.sum()), H_0to1)
+
+
+def default_factory(count: int) -> str:
+    """The kind of index for `count` descriptors."""
+    if count < EXACT_BELOW:
+        return "Flat"
+    return f"IVF{list_count(count)},SQ8"
+
+
+def list_count(count: int) -> int:
+    """Lists of an inverted file of `count` descriptors: about 4 sqrt(count), a power of two."""
+    return int(2 ** round(np.log2(4 * np.sqrt(count))))
+
+
+def _chunks(stored: FeatureFile) -> Iterator[Array32]:
+    """Descriptors of all images in order, some tens of thousands at a time."""
+    block: list[Array32] = []
+    for name in stored.names:
+        block.append(stored[name].descriptors)
+        if sum(map(len, block)) >= CHUNK:
+            yield np.concatenate(block)
+            block = []
+    if block:
+        yield np.concatenate(block)
+
+
+def _sample(stored: FeatureFile, counts: list[int], wanted: int) -> Array32:
+    """Descriptors of images taken at random until there are `wanted`."""
+    order = np.random.default_rng(0).permutation(len(counts))
+    enough = int(np.searchsorted(np.cumsum(np.array(counts)[order]), wanted)) + 1
+    return np.concatenate([stored[stored.names[i]].descriptors for i in order[:enough]])[:wanted]
+
+
+def _faiss() -> Any:
+    try:
+        import faiss
+    except ImportError as error:
+        raise ImportError("an index needs FAISS: pip install kd-cv[retrieval]") from error
+    return faiss

@@ -1,0 +1,1 @@
+"""From frames or patches to raw and projected vectors. Imports nothing above itself."""

@@ -1,0 +1,136 @@
+"""One way from patches and from frames to descriptors: fused where Numba is there, else `core`."""
+
+import warnings
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
+from types import ModuleType
+from typing import Any
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from kd_cv.descriptor import core
+from kd_cv.descriptor.frames import Frames
+from kd_cv.descriptor.projection import Array32, Projection
+from kd_cv.descriptor.sampling import pyramid_for, pyramid_of_patches, sample, sampling_steps
+from kd_cv.descriptor.spec import Spec
+
+CHUNK = 96  # frames a thread takes at a time: what bounds the memory
+
+
+def describe_patches(
+    patches: NDArray[Any], spec: Spec, projection: Projection | None = None
+) -> Array32:
+    """Descriptors (N, D) of patches (N, P, P), uint8 or float."""
+    if patches.dtype != np.uint8:
+        patches = patches.astype(np.float32, copy=False)
+    gain = np.float32(1 / 255 if patches.dtype == np.uint8 else 1.0)
+    out = np.empty((len(patches), projection.dim if projection else spec.dim), dtype=np.float32)
+    fused = load_fused()
+    if not fused:
+        _in_chunks(len(out), lambda a, b: _by_core(patches[a:b] * gain, spec, projection, out[a:b]))
+        return out
+    # A read-only array is another type to Numba, which would compile everything again.
+    patches = np.require(patches, requirements=["C", "W"])
+    plan, whitening = fused.plan(spec), fused.padded(projection, spec)
+
+    def chunk(a: int, b: int) -> None:
+        pyramid, steps = pyramid_of_patches(patches[a:b], gain)
+        fused.describe(pyramid, steps, plan, whitening, out[a:b])
+
+    _in_chunks(len(out), chunk)
+    return out
+
+
+def describe_frames(
+    gray: NDArray[Any],
+    frames: Frames,
+    spec: Spec,
+    *,
+    magnification: float,
+    scales: tuple[float, ...] = (1.0,),
+    projection: Projection | None = None,
+) -> Array32:
+    """Descriptors (N, D) at frames (N, 4) of a gray image; zero rows where there is no patch.
+
+    With several scales the raw vectors of the differently sized patches are averaged.
+    """
+    out = np.empty((len(frames), projection.dim if projection else spec.dim), dtype=np.float32)
+    steps = sampling_steps(frames, gray.shape, spec.patch_size, magnification, scales)
+    # A read-only array is another type to Numba, which would compile everything again.
+    pyramid = pyramid_for(np.require(gray, requirements=["C", "W"]), steps)
+    fused = load_fused()
+    if fused:
+        plan, whitening = fused.plan(spec), fused.padded(projection, spec)
+        _in_chunks(
+            len(out),
+            lambda a, b: fused.describe(pyramid, steps[a:b], plan, whitening, out[a:b]),
+        )
+        return out
+
+    def chunk(a: int, b: int) -> None:
+        V = np.zeros((b - a, spec.dim), dtype=np.float32)
+        for s in range(len(scales)):
+            V += raw_by_core(sample(pyramid, steps[a:b, s], spec.patch_size), spec)
+        V = core.normalised(V)
+        out[a:b] = projection(V) if projection else V
+
+    _in_chunks(len(out), chunk)
+    return out
+
+
+def raw_by_core(patches: Array32, spec: Spec) -> Array32:
+    """Raw vectors (N, D) of patches (N, P, P) by the reference implementation."""
+    smooth, diff, Phi, T, parts = _core_constants(spec)
+    return core.raw(patches, smooth, diff, Phi, T, parts)
+
+
+def _by_core(patches: Array32, spec: Spec, projection: Projection | None, out: Array32) -> None:
+    V = raw_by_core(patches, spec)
+    out[:] = projection(V) if projection else V
+
+
+@lru_cache(maxsize=32)
+def _core_constants(spec: Spec) -> tuple[Array32, ...]:
+    c = spec.constants
+    return tuple(value.astype(np.float32) for value in (c.smooth, c.diff, c.Phi, c.T, c.parts))
+
+
+@lru_cache(maxsize=1)
+def load_fused() -> ModuleType | None:
+    """The compiled data path, or None, with a hint, where Numba cannot be imported."""
+    try:
+        from kd_cv.descriptor import fused
+    except ImportError as error:
+        warnings.warn(
+            f"Numba cannot be imported ({error}); kd_cv uses its slower NumPy path. "
+            "'pip install numba' brings the fast one back.",
+            stacklevel=2,
+        )
+        return None
+    return fused
+
+
+def _in_chunks(count: int, work: Callable[[int, int], None]) -> None:
+    """work(a, b) over [0, count), on as many threads as OpenCV uses (cv2.setNumThreads)."""
+    threads = max(1, cv2.getNumThreads())
+    # Small jobs are shared out evenly; a multiple of 16 fills the blocks of the fused kernel.
+    size = min(CHUNK, max(16, -(-count // (threads * 16)) * 16))
+    starts = iter(range(0, count, size))
+
+    def share() -> None:
+        for a in starts:  # each start goes to whoever comes first
+            work(a, min(a + size, count))
+
+    extra = min(threads, -(-count // size)) - 1
+    if extra < 1:
+        share()
+        return
+    # The calling thread works too; a pool per call costs little and survives a fork.
+    with ThreadPoolExecutor(extra) as pool:
+        others = [pool.submit(share) for _ in range(extra)]
+        share()
+        for other in others:
+            other.result()

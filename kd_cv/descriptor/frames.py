@@ -1,0 +1,169 @@
+"""Images and keypoints as arrays: the only home of the size, angle and pixel-centre rules.
+
+A frame is a row (x, y, size, angle) in OpenCV's convention:
+
+- (x, y) in pixels, the centre of the top-left pixel at (0, 0), y down;
+- size is the diameter of the keypoint, 2 sigma for SIFT;
+- angle in degrees, clockwise on the screen; -1 means upright (0 degrees);
+- the octave is ignored: the size alone says how much detail is seen.
+
+The patch of a frame is a square of side magnification * size, turned by the angle, sampled at
+P x P points that are the centres of P x P equal cells: pitch side / P, symmetric about (x, y).
+"""
+
+from collections.abc import Sequence
+from operator import attrgetter
+from typing import Any
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+#: Side of the patch in keypoint sizes, chosen by cross-validation over planar and 3-D scenes.
+MAGNIFICATION = 15.0
+#: The same, by the name of the convention that uses it.
+MAGNIFICATIONS = {"sift": 6.0, "extract_patches": 10.0, "kornia": 12.0}
+#: Longest side of an image, and of a patch, in pixels: float32, in which OpenCV's keypoints and the
+#: samples of a patch have their positions, tells no more pixels apart.
+MAX_SIDE = 2**24
+#: Largest value of a float image that is taken as it is.
+MAX_VALUE = 2**16
+
+Frames = NDArray[np.float64]
+
+
+def as_magnification(magnification: float | str) -> float:
+    """The number behind a preset name; a positive number stays as it is."""
+    if isinstance(magnification, str):
+        if magnification not in MAGNIFICATIONS:
+            raise ValueError(
+                f"unknown magnification {magnification!r}: expected a number or one of "
+                f"{list(MAGNIFICATIONS)}"
+            )
+        return MAGNIFICATIONS[magnification]
+    value = as_float(magnification, "magnification")
+    if not (np.isfinite(value) and value > 0):
+        raise ValueError(f"magnification must be positive and finite, got {magnification!r}")
+    return value
+
+
+def as_float(value: Any, name: str) -> float:
+    """A number as float, infinite if it is too large for one; TypeError for all else."""
+    try:
+        return float(value)
+    except OverflowError:
+        return np.inf
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{name} must be a number, got {value!r}") from error
+
+
+def as_gray(image: Any) -> NDArray[Any]:
+    """One-channel image (H, W), C-contiguous: uint8 as it is, all else as float32.
+
+    Takes (H, W), (H, W, 1), BGR and BGRA of type uint8, uint16 or float, and cv2.UMat. 16-bit
+    values are divided by 65535. Float values may be 0..1 or 0..255, or any other: the descriptor
+    does not depend on gain.
+    """
+    if isinstance(image, cv2.UMat):
+        image = image.get()
+        if image is None:  # a UMat without pixels
+            return np.zeros((0, 0), dtype=np.uint8)
+    if not isinstance(image, np.ndarray):
+        raise TypeError(f"an image must be a NumPy array or cv2.UMat, got {type(image).__name__}")
+    image = np.asarray(image)  # the pixels of a masked array too: its mask would hide its NaN
+    if image.ndim not in (2, 3) or (image.ndim == 3 and image.shape[2] not in (1, 3, 4)):
+        raise ValueError(
+            f"an image must have shape (H, W), (H, W, 1), (H, W, 3) or (H, W, 4), got {image.shape}"
+        )
+    if max(image.shape[:2]) > MAX_SIDE:
+        raise ValueError(f"a side of an image must be at most {MAX_SIDE}, got {image.shape}")
+    if image.dtype.kind == "u" and image.dtype.itemsize == 2:  # in either byte order
+        image = image.astype(np.float32) / np.float32(65535)
+    elif image.dtype.kind == "f":
+        with np.errstate(over="ignore"):  # what float32 cannot hold is infinite
+            image = image.astype(np.float32, copy=False)
+        image = in_range(image, "a float image")
+    elif image.dtype != np.uint8:
+        raise TypeError(f"an image must be uint8, uint16 or float, got {image.dtype}")
+    if image.size == 0:
+        return np.zeros((0, 0), dtype=image.dtype)
+    if image.ndim == 3 and image.shape[2] == 1:
+        image = image[:, :, 0]
+    elif image.ndim == 3:
+        code = cv2.COLOR_BGR2GRAY if image.shape[2] == 3 else cv2.COLOR_BGRA2GRAY
+        image = cv2.cvtColor(np.ascontiguousarray(image), code)
+    return np.ascontiguousarray(image)
+
+
+def in_range(values: NDArray[np.float32], name: str) -> NDArray[np.float32]:
+    """Finite values, divided by a power of 2 if their squares might leave the range of float32."""
+    if not values.size:
+        return values
+    largest = np.maximum(values.max(), -values.min())  # NaN if there is one
+    if not np.isfinite(largest):
+        raise ValueError(f"{name} must not contain NaN or infinity, nor what float32 cannot hold")
+    if largest <= MAX_VALUE:
+        return values
+    return values * np.float32(np.exp2(-np.ceil(np.log2(largest / MAX_VALUE))))
+
+
+def as_detectable(gray: NDArray[Any]) -> NDArray[np.uint8]:
+    """What an 8-bit detector sees of a gray image; float images count as 0..1 or 0..255."""
+    if gray.dtype == np.uint8:
+        return gray
+    scale = 255.0 if gray.max(initial=0.0) <= 1.0 else 1.0
+    return np.clip(np.rint(gray * scale), 0, 255).astype(np.uint8)
+
+
+def from_keypoints(keypoints: Sequence[cv2.KeyPoint]) -> Frames:
+    """Frames (N, 4) of OpenCV keypoints."""
+    frames = np.empty((len(keypoints), 4))
+    if len(keypoints):
+        frames[:, :2] = cv2.KeyPoint.convert(keypoints)
+        frames[:, 2] = np.fromiter(map(attrgetter("size"), keypoints), np.float64, len(keypoints))
+        frames[:, 3] = np.fromiter(map(attrgetter("angle"), keypoints), np.float64, len(keypoints))
+    return frames
+
+
+def to_keypoints(frames: Frames) -> tuple[cv2.KeyPoint, ...]:
+    """OpenCV keypoints of frames (N, 4)."""
+    return tuple(
+        cv2.KeyPoint(x, y, size, angle) for x, y, size, angle in as_frames(frames).tolist()
+    )
+
+
+def as_frames(frames: Any) -> Frames:
+    """Check the shape of an array of frames."""
+    frames = np.asarray(frames, dtype=np.float64)
+    if frames.ndim != 2 or frames.shape[1] != 4:
+        raise ValueError(
+            f"frames must have shape (N, 4) with columns x, y, size, angle, got {frames.shape}"
+        )
+    return frames
+
+
+def radians(angle: NDArray[np.float64]) -> NDArray[np.float64]:
+    """OpenCV angles in radians; -1 means upright."""
+    return np.deg2rad(np.where(angle == -1.0, 0.0, angle))
+
+
+def describable(frames: Frames, shape: tuple[int, int], magnification: float) -> NDArray[np.bool_]:
+    """Which frames have a patch that overlaps an image of `shape` (H, W): (N,).
+
+    A patch of more than MAX_SIDE pixels, or less than 1 / MAX_SIDE, is none.
+    """
+    height, width = shape
+    finite = np.asarray(np.isfinite(frames).all(axis=1))
+    x, y, size, angle = np.where(finite[:, None], frames, 0.0).T
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):  # any float may come
+        side = magnification * size
+    sensible = finite & (side >= 1 / MAX_SIDE) & (side <= MAX_SIDE)
+    turn = radians(angle)
+    reach = 0.5 * np.where(sensible, side, 0.0) * (np.abs(np.cos(turn)) + np.abs(np.sin(turn)))
+    overlaps = (
+        (x + reach > -0.5)
+        & (y + reach > -0.5)
+        & (x - reach < width - 0.5)
+        & (y - reach < height - 0.5)
+    )
+    return sensible & overlaps

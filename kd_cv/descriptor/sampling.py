@@ -1,0 +1,183 @@
+"""Patches from images: an image pyramid, and for each frame its level and its sampling steps.
+
+A frame whose samples lie r pixels apart is read from the level where they lie about one pixel
+apart, so that large keypoints see a properly smoothed image and small ones lose no detail.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from kd_cv.descriptor.frames import (
+    MAGNIFICATION,
+    Frames,
+    as_float,
+    as_frames,
+    as_gray,
+    as_magnification,
+    describable,
+    radians,
+)
+from kd_cv.descriptor.spec import Spec
+
+# Ratio of the largest to the smallest patch for `scales=n`, evenly spread on a log scale.
+SPREAD = 2.56
+MAX_SCALES = 100
+
+# Samples of a frame lie between 2^-SHARPNESS and 2^(1 - SHARPNESS) pixels apart in its level.
+SHARPNESS = 0.5
+
+
+@dataclass(frozen=True)
+class Pyramid:
+    """An image and its halvings. Level l holds the pixel (x, y) of level 0 at (x, y) / 2^l.
+
+    finest   (H * W,) the image itself, not a copy
+    coarser  (sum of the others,) all further levels, one after the other
+    levels   (L, 3) offset in its array, height and width of each level
+    gain     what brings the pixels to the range 0..1
+    """
+
+    finest: NDArray[Any]
+    coarser: NDArray[Any]
+    levels: NDArray[np.int64]
+    gain: np.float32
+
+    @classmethod
+    def of(cls, gray: NDArray[Any], depth: int) -> "Pyramid":
+        """The image (H, W) and `depth` halvings of it."""
+        shapes = [gray.shape]
+        for _ in range(depth):
+            shapes.append(tuple((side + 1) // 2 for side in shapes[-1]))
+        sizes = [height * width for height, width in shapes]
+        offsets = [0, *np.cumsum([0, *sizes[1:-1]]).tolist()] if depth else [0]
+        coarser = np.empty(sum(sizes[1:]), dtype=gray.dtype)
+        level = gray
+        for (height, width), offset in zip(shapes[1:], offsets[1:], strict=True):
+            halved = coarser[offset : offset + height * width].reshape(height, width)
+            cv2.pyrDown(level, dst=halved)
+            level = halved
+        table = [(offset, *shape) for offset, shape in zip(offsets, shapes, strict=True)]
+        brightest = 255.0 if gray.dtype == np.uint8 else max(1.0, float(gray.max(initial=0.0)))
+        gain = np.float32(1 / brightest)
+        return cls(gray.reshape(-1), coarser, np.array(table, dtype=np.int64), gain)
+
+    def level(self, index: int) -> NDArray[Any]:
+        """Level `index` as (h, w)."""
+        offset, height, width = self.levels[index].tolist()
+        flat = self.finest if index == 0 else self.coarser[offset : offset + height * width]
+        return flat.reshape(height, width)
+
+
+def as_scales(scales: int | Sequence[float]) -> tuple[float, ...]:
+    """Factors of the magnification: n of them evenly spread, or as given.
+
+    >>> as_scales(3)
+    (0.625, 1.0, 1.6)
+    """
+    if isinstance(scales, int | np.integer) and not isinstance(scales, bool):
+        if not 1 <= scales <= MAX_SCALES:
+            raise ValueError(f"scales must be from 1 to {MAX_SCALES}, got {scales}")
+        if scales == 1:
+            return (1.0,)
+        exponents = np.linspace(-0.5, 0.5, int(scales))
+        return tuple(np.round(SPREAD**exponents, 6).tolist())
+    if isinstance(scales, str) or not isinstance(scales, Sequence | np.ndarray):
+        raise TypeError(f"scales must be a count or positive factors, got {scales!r}")
+    factors = tuple(as_float(factor, "a factor of scales") for factor in scales)
+    if not 1 <= len(factors) <= MAX_SCALES or not all(np.isfinite(f) and f > 0 for f in factors):
+        raise ValueError(
+            f"scales must be a count or positive factors, at most {MAX_SCALES}, got {scales!r}"
+        )
+    return factors
+
+
+def max_depth(shape: tuple[int, int]) -> int:
+    """How often an image can be halved before its shorter side is one pixel."""
+    return max(0, int(np.ceil(np.log2(max(1, min(shape))))))
+
+
+def sampling_steps(
+    frames: Frames,
+    shape: tuple[int, int],
+    patch_size: int,
+    magnification: float,
+    scales: tuple[float, ...] = (1.0,),
+) -> NDArray[np.float64]:
+    """How to sample each frame at each scale: (N, scales, 5).
+
+    The columns are the level (-1: cannot be described), the centre x and y in that level, and the
+    step (ax, ay) from one sample to the next along a row; down a column it is (-ay, ax).
+    """
+    steps = np.full((len(frames), len(scales), 5), -1.0)
+    for s, scale in enumerate(scales):
+        good = describable(frames, shape, magnification * scale)
+        x, y, size, angle = frames[good].T
+        pitch = magnification * scale * size / patch_size
+        level = np.clip(np.floor(np.log2(pitch) + SHARPNESS), 0, max_depth(shape))
+        shrink = np.exp2(-level)
+        turn = radians(angle)
+        step = pitch * shrink
+        steps[good, s] = np.stack(
+            [level, x * shrink, y * shrink, step * np.cos(turn), step * np.sin(turn)], axis=1
+        )
+    return steps
+
+
+def sample(pyramid: Pyramid, steps: NDArray[np.float64], patch_size: int) -> NDArray[np.float32]:
+    """Bilinear patches (N, P, P) for steps (N, 5); all zero where the level is -1."""
+    patches = np.zeros((len(steps), patch_size, patch_size), dtype=np.float32)
+    offset = np.arange(patch_size) - (patch_size - 1) / 2
+    v, u = np.meshgrid(offset, offset, indexing="ij")
+    for index in np.unique(steps[steps[:, 0] >= 0, 0]).astype(int):
+        level = pyramid.level(index)
+        height, width = level.shape
+        members = np.flatnonzero(steps[:, 0] == index)
+        _, cx, cy, ax, ay = steps[members, :, None, None].swapaxes(0, 1)
+        x = np.clip(cx + ax * u - ay * v, 0, width - 1)
+        y = np.clip(cy + ay * u + ax * v, 0, height - 1)
+        x0, y0 = x.astype(np.int64), y.astype(np.int64)
+        x1, y1 = np.minimum(x0 + 1, width - 1), np.minimum(y0 + 1, height - 1)
+        fx, fy = (x - x0).astype(np.float32), (y - y0).astype(np.float32)
+        a, b, c, d = (
+            level[rows, columns].astype(np.float32)
+            for rows, columns in ((y0, x0), (y0, x1), (y1, x0), (y1, x1))
+        )
+        upper = a + fx * (b - a)
+        patches[members] = upper + fy * (c + fx * (d - c) - upper)
+    return patches * pyramid.gain
+
+
+def pyramid_for(gray: NDArray[Any], steps: NDArray[np.float64]) -> Pyramid:
+    """The pyramid of an image, only as deep as `steps` need it."""
+    return Pyramid.of(gray, int(max(0, steps[..., 0].max(initial=0))))
+
+
+def pyramid_of_patches(
+    patches: NDArray[Any], gain: np.float32
+) -> tuple[Pyramid, NDArray[np.float64]]:
+    """Patches (N, P, P) as levels, and the steps (N, 1, 5) that read each pixel by pixel."""
+    N, P = patches.shape[:2]
+    levels = np.full((N, 3), P, dtype=np.int64)
+    levels[:, 0] = P * P * np.arange(N)
+    steps = np.tile([0.0, (P - 1) / 2, (P - 1) / 2, 1.0, 0.0], (N, 1, 1))
+    steps[:, 0, 0] = np.arange(N)
+    pixels = patches.reshape(-1)
+    return Pyramid(pixels, pixels, levels, gain), steps
+
+
+def extract_patches(
+    image: Any, frames: Any, patch_size: int, magnification: float | str = MAGNIFICATION
+) -> NDArray[np.float32]:
+    """Patches (N, P, P) of an image at frames (N, 4), values 0..1; zeros where there is none.
+
+    >>> patches = extract_patches(image, from_keypoints(keypoints), patch_size=32)
+    """
+    patch_size = Spec(patch_size).patch_size
+    gray, frames = as_gray(image), as_frames(frames)
+    steps = sampling_steps(frames, gray.shape, patch_size, as_magnification(magnification))
+    return sample(pyramid_for(gray, steps), steps[:, 0], patch_size)

@@ -1,0 +1,1 @@
+"""Keypoints: the strongest of a list, and those of several detectors as frames."""

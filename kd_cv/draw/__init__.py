@@ -1,0 +1,1 @@
+"""Pictures: plots that compose, and the page of a match."""

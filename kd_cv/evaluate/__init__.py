@@ -1,0 +1,1 @@
+"""Protocols that compare descriptors, and their scores."""

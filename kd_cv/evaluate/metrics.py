@@ -1,0 +1,300 @@
+"""Scores of descriptors and matches: pure functions of arrays.
+
+`fpr95` is in percent, as the Phototourism benchmark prints it; all other scores are in [0, 1], and
+errors are in pixels. Ties never depend on the order of the input: within a tie, whatever is wrong
+is ranked first, so that a descriptor which cannot tell patches apart is not flattered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from kd_cv.geometry import reprojection_errors, warp_points
+
+Float64 = NDArray[np.float64]
+
+_CHUNK = 1024  # queries of a distance matrix computed at a time
+
+
+# --------------------------------------------------------------------------------------------------
+# Ranked decisions
+
+
+def fpr95(distances: ArrayLike, labels: ArrayLike, *, recall: float = 0.95) -> float:
+    """Percentage of non-matching pairs accepted at the threshold that accepts 95 % of the matching.
+
+    distances (N,): small for pairs that look alike (negate similarities). labels (N,): true for
+    matching pairs. The threshold is the smallest distance with that recall; it accepts all pairs
+    that are at it.
+    """
+    distances, labels = _scores(distances, "distances"), _labels(labels, "labels")
+    _same_length(distances, labels)
+    positive, negative = np.sort(distances[labels]), distances[~labels]
+    if not len(positive) or not len(negative):
+        raise ValueError(
+            f"FPR95 needs matching and non-matching pairs, got {len(positive)} and {len(negative)}"
+        )
+    if not 0 < recall <= 1:
+        raise ValueError(f"recall must be in (0, 1], got {recall!r}")
+    # 1e-9: 0.95 * 20 must need 19 positives, whatever its rounding
+    needed = max(1, int(np.ceil(recall * len(positive) - 1e-9)))
+    return 100.0 * float(np.mean(negative <= positive[needed - 1]))
+
+
+def average_precision(
+    scores: ArrayLike, correct: ArrayLike, n_positive: int | None = None
+) -> float:
+    """Area under the precision-recall curve of answers ranked by score, best (highest) first.
+
+    The convention of HPatches: one point of the curve per answer, starting at recall 0 and
+    precision 1, and trapezoids between the points. n_positive (by default the number of correct
+    answers) is what recall is relative to; correct answers that were never given lower the score.
+    An answer with score -inf counts as not given. Without any positive the score is 0.
+    """
+    scores, correct = _scores(scores, "scores"), _labels(correct, "correct")
+    _same_length(scores, correct)
+    n_correct = int(correct.sum())
+    if n_positive is None:
+        n_positive = n_correct
+    if n_positive < n_correct:
+        raise ValueError(f"n_positive is {n_positive}, but {n_correct} answers are correct")
+    if n_positive == 0:
+        return 0.0
+    order = np.lexsort((correct, -scores))  # by descending score; in a tie the wrong ones first
+    ranked = correct[order][scores[order] > -np.inf]
+    tp = np.concatenate([[0], np.cumsum(ranked)])
+    precision = np.concatenate([[1.0], tp[1:] / np.arange(1, len(tp))])
+    return float(_trapezoid(precision, tp / n_positive))
+
+
+def roc_auc(scores: ArrayLike, labels: ArrayLike) -> float:
+    """Area under the ROC curve: how often a positive scores above a negative (a tie does not)."""
+    scores, labels = _scores(scores, "scores"), _labels(labels, "labels")
+    _same_length(scores, labels)
+    positive, negative = scores[labels], np.sort(scores[~labels])
+    if not len(positive) or not len(negative):
+        raise ValueError(
+            f"a ROC curve needs both labels, got {len(positive)} positives "
+            f"and {len(negative)} negatives"
+        )
+    return float(np.searchsorted(negative, positive, side="left").mean() / len(negative))
+
+
+# --------------------------------------------------------------------------------------------------
+# The three tasks of HPatches, over arrays of descriptors
+
+
+def verification(positive: ArrayLike, negative: ArrayLike) -> dict[str, float]:
+    """HPatches verification, from the distances of matching (N,) and non-matching (M,) pairs.
+
+    "auc": area under the ROC curve of all pairs (the balanced protocol); "ap": average precision of
+    all pairs; "ap_imbalanced": with the first fifth of the matching pairs only, as the benchmark
+    has it (0.2 million matching against 1 million non-matching pairs).
+    """
+    positive, negative = _scores(positive, "positive"), _scores(negative, "negative")
+    if len(positive) < 5 or not len(negative):
+        raise ValueError(
+            "verification needs 5 or more matching pairs and a non-matching one, "
+            f"got {len(positive)} and {len(negative)}"
+        )
+    scores = -np.concatenate([negative, positive])
+    labels = np.arange(len(scores)) >= len(negative)
+    fifth = len(negative) + len(positive) // 5
+    return {
+        "auc": roc_auc(scores, labels),
+        "ap": average_precision(scores, labels),
+        "ap_imbalanced": average_precision(scores[:fifth], labels[:fifth]),
+    }
+
+
+def matching(reference: ArrayLike, other: ArrayLike) -> dict[str, float]:
+    """HPatches matching of two images: row k of both (N, D) arrays is the same patch.
+
+    Each reference descriptor answers with its nearest neighbour (the first of several), ranked by
+    distance. "ap": average precision, relative to all N; "success": rate of right answers.
+    """
+    reference, other = _descriptors(reference, "reference"), _descriptors(other, "other")
+    if reference.shape != other.shape or not len(reference):
+        raise ValueError(
+            "matching needs two arrays of one shape with 1 or more rows, "
+            f"got {reference.shape} and {other.shape}"
+        )
+    index, distance = nearest(reference, other)
+    correct = index == np.arange(len(index))
+    return {
+        "ap": average_precision(-distance, correct, len(correct)),
+        "success": float(correct.mean()),
+    }
+
+
+def retrieval(
+    queries: ArrayLike,
+    positives: ArrayLike,
+    distractors: ArrayLike,
+    query_sequences: ArrayLike,
+    distractor_sequences: ArrayLike,
+    pool_size: int | None = None,
+) -> Float64:
+    """HPatches retrieval: average precision (Q,) of each query.
+
+    queries (Q, D); positives (Q, n, D): the same patches in the other images; distractors (M, D).
+    A query's pool is its positives and the distractors of other sequences; pool_size keeps that
+    many of it, positives first, then distractors in the order given.
+    """
+    queries, distractors = (
+        _descriptors(queries, "queries"),
+        _descriptors(distractors, "distractors"),
+    )
+    positives = np.asarray(positives, np.float64)
+    query_sequences, distractor_sequences = map(np.asarray, (query_sequences, distractor_sequences))
+    Q, dim = queries.shape
+    if positives.ndim != 3 or (len(positives), positives.shape[2]) != (Q, dim):
+        raise ValueError(f"positives must be ({Q}, n, {dim}), got {positives.shape}")
+    if query_sequences.shape != (Q,) or distractor_sequences.shape != (len(distractors),):
+        raise ValueError(
+            f"expected {Q} sequences of queries and {len(distractors)} of distractors, "
+            f"got {query_sequences.shape} and {distractor_sequences.shape}"
+        )
+    if distractors.shape[1] != dim:
+        raise ValueError(f"distractors must be (M, {dim}), got {distractors.shape}")
+    n = positives.shape[1]
+    if pool_size is not None and pool_size < n:
+        raise ValueError(f"pool_size must be at least the {n} positives, got {pool_size}")
+    keep = None if pool_size is None else pool_size - n
+    own = np.linalg.norm(positives - queries[:, None], axis=2)
+    ap = np.empty(Q)
+    for start in range(0, Q, _CHUNK):
+        far = pairwise_distances(queries[start : start + _CHUNK], distractors)
+        for q, row in enumerate(far, start):
+            wrong = row[distractor_sequences != query_sequences[q]][:keep]
+            scores = -np.concatenate([own[q], wrong])
+            ap[q] = average_precision(scores, np.arange(len(scores)) < n)
+    return ap
+
+
+def pair_distances(X0: ArrayLike, X1: ArrayLike) -> Float64:
+    """Euclidean distances (N,) of corresponding rows of two (N, D) arrays."""
+    X0, X1 = _descriptors(X0, "X0"), _descriptors(X1, "X1")
+    if X0.shape != X1.shape:
+        raise ValueError(f"expected two arrays of one shape, got {X0.shape} and {X1.shape}")
+    return np.linalg.norm(X0 - X1, axis=1)
+
+
+def pairwise_distances(X0: ArrayLike, X1: ArrayLike) -> Float64:
+    """Euclidean distances (N, M) of all rows of (N, D) to all of (M, D).
+
+    From one matrix product, so that unit vectors are right to about 1e-8; integers are exact.
+    """
+    X0, X1 = _descriptors(X0, "X0"), _descriptors(X1, "X1")
+    if X0.shape[1] != X1.shape[1]:
+        raise ValueError(f"expected equal dimensions, got {X0.shape} and {X1.shape}")
+    squares = (X0**2).sum(axis=1)[:, None] + (X1**2).sum(axis=1)
+    return np.sqrt(np.maximum(squares - 2 * (X0 @ X1.T), 0))
+
+
+def nearest(X0: ArrayLike, X1: ArrayLike) -> tuple[NDArray[np.int64], Float64]:
+    """Index (N,) and distance (N,) of the nearest row of X1 (M, D) to each row of X0 (N, D)."""
+    X0, X1 = _descriptors(X0, "X0"), _descriptors(X1, "X1")
+    if not len(X1):
+        raise ValueError("X1 is empty: nothing is nearest")
+    index = np.empty(len(X0), np.int64)
+    for start in range(0, len(X0), _CHUNK):
+        chunk = slice(start, start + _CHUNK)
+        index[chunk] = pairwise_distances(X0[chunk], X1).argmin(axis=1)
+    return index, np.linalg.norm(X0 - X1[index], axis=1)
+
+
+# --------------------------------------------------------------------------------------------------
+# Matches and homographies
+
+
+def matching_precision(
+    points0: ArrayLike, points1: ArrayLike, H_0to1: ArrayLike, threshold: float = 3.0
+) -> float:
+    """Share of the matches (M, 2), (M, 2) that are within the threshold, in pixels of image 1.
+
+    No matches at all have precision 0.
+    """
+    errors = reprojection_errors(points0, points1, H_0to1)
+    return float(np.mean(errors <= threshold)) if len(errors) else 0.0
+
+
+def homography_corner_error(
+    H_0to1: ArrayLike | None, H_true: ArrayLike, shape: Sequence[int]
+) -> float:
+    """Mean distance, in pixels of image 1, of the corners of image 0 under H_0to1 and H_true.
+
+    shape: (height, width) of image 0. A missing or degenerate estimate has infinite error.
+    """
+    height, width = (int(side) for side in shape[:2])
+    if height < 1 or width < 1:
+        raise ValueError(f"shape must be (height, width), got {tuple(shape)}")
+    x, y = width - 1, height - 1
+    corners = np.array([[0, 0], [x, 0], [x, y], [0, y]], np.float64)
+    truth = warp_points(corners, H_true)
+    if not np.isfinite(truth).all():
+        raise ValueError("H_true sends a corner to infinity")
+    if H_0to1 is None or not np.isfinite(np.asarray(H_0to1, np.float64)).all():
+        return float("inf")
+    return float(np.linalg.norm(warp_points(corners, H_0to1) - truth, axis=1).mean())
+
+
+def auc(errors: ArrayLike, thresholds: Sequence[float] = (3, 5, 10)) -> Float64:
+    """Area under the curve of recall over error, up to each threshold and divided by it.
+
+    The convention of SuperGlue and LightGlue: the curve rises linearly from (0, 0) through
+    (k-th smallest error, k / N) and is level from the last error below the threshold on. Failures
+    are infinite errors. No errors at all have area 0.
+    """
+    errors = np.sort(_scores(errors, "errors"))
+    if len(errors) and errors[0] < 0:
+        raise ValueError(f"errors must not be negative, got {errors[0]}")
+    areas = []
+    for threshold in thresholds:
+        if not 0 < threshold < np.inf:
+            raise ValueError(f"thresholds must be positive, got {threshold!r}")
+        below = errors[errors < threshold]
+        recall = np.arange(len(below) + 1) / max(len(errors), 1)
+        e = np.concatenate([[0.0], below, [threshold]])
+        areas.append(_trapezoid(np.append(recall, recall[-1]), e) / threshold)
+    return np.array(areas)
+
+
+# --------------------------------------------------------------------------------------------------
+# Input
+
+
+def _trapezoid(y: Float64, x: Float64) -> float:
+    return float((np.diff(x) * (y[1:] + y[:-1])).sum() / 2)
+
+
+def _scores(values: ArrayLike, name: str) -> Float64:
+    values = np.asarray(values, np.float64)
+    if values.ndim != 1:
+        raise ValueError(f"{name} must be (N,), got shape {values.shape}")
+    if np.isnan(values).any():
+        raise ValueError(f"{name} has NaN")
+    return values
+
+
+def _labels(values: ArrayLike, name: str) -> NDArray[np.bool_]:
+    values = np.asarray(values)
+    if values.ndim != 1 or not np.isin(values, (0, 1)).all():
+        raise ValueError(f"{name} must be (N,) of 0 and 1, or of booleans")
+    return values.astype(bool)
+
+
+def _same_length(a: NDArray[Any], b: NDArray[Any]) -> None:
+    if len(a) != len(b):
+        raise ValueError(f"expected as many scores as labels, got {len(a)} and {len(b)}")
+
+
+def _descriptors(X: ArrayLike, name: str) -> Float64:
+    X = np.asarray(X, np.float64)
+    if X.ndim != 2:
+        raise ValueError(f"{name} must be (N, D), got shape {X.shape}")
+    return X

@@ -1,0 +1,5 @@
+"""From photographs and scenes to fitted matrices."""
+
+from kd_cv.fit.matrices import fit_photos
+
+__all__ = ["fit_photos"]

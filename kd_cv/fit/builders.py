@@ -1,0 +1,320 @@
+"""Builders of scenes: frames of several views whose correspondence is known by geometry.
+
+Three sources of geometry (a reconstruction, homographies of a sequence, homographies made up for
+a photograph) each supply a point map from view to view; the rest is shared (`correspond`):
+
+- frames="detected": keypoints as the detector finds them in every view, linked where the point map
+  says that they show the same point. Their errors are the detector's own.
+- frames="projected": keypoints of one view carried into the others by the point map, as in Brown's
+  Phototourism sets and in HPatches. They are exact but for the jitter that is asked for.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from kd_cv.detector.keypoints import Detector, detect
+from kd_cv.fit.correspond import (
+    JITTER,
+    Array,
+    PointMap,
+    homography_map,
+    link_detected,
+    project_frames,
+    scene_of,
+)
+from kd_cv.fit.surface import SurfaceMap, reconstruct, registered_views, track
+from kd_cv.io import datasets
+from kd_cv.io.datasets import Scene, read_gray, read_photos, read_sequence
+
+FrameKind = Literal["detected", "projected"]
+JitterLevel = Literal["easy", "hard", "tough"]
+
+# To be raised when the rules of correspondence change, so that stored scenes are built anew.
+RECIPE = 1
+
+
+# ----------------------------------------------------------------------------- homography sequences
+
+
+def hpatches_scene(
+    sequence: datasets.Sequence | str | os.PathLike[str],
+    *,
+    frames: FrameKind = "projected",
+    detectors: Sequence[Detector] = ("dog", "hessian", "harris"),
+    jitter: JitterLevel | None = "hard",
+    max_keypoints: int = 4000,
+    max_frames: int = 20_000,
+    seed: int = 0,
+) -> Scene:
+    """A scene of an image sequence with homographies.
+
+    frames="projected" is HPatches' recipe: keypoints of image 1, those that overlap or leave
+    another image dropped, jittered and carried into images 2, 3, ... (jitter None: exactly).
+    frames="detected" takes the keypoints of every image as they are; jitter must be None.
+    """
+    _check(frames, jitter, max_keypoints, max_frames)
+    if not isinstance(sequence, datasets.Sequence):
+        sequence = read_sequence(sequence)
+    images = [read_gray(path) for path in sequence.images]
+    return _homography_scene(
+        sequence.name,
+        sequence.images,
+        images,
+        sequence.H_1tok,
+        frames=frames,
+        detectors=detectors,
+        jitter=jitter,
+        everywhere=True,
+        max_keypoints=max_keypoints,
+        max_frames=max_frames,
+        rng=np.random.default_rng(seed),
+    )
+
+
+def _homography_scene(
+    name: str,
+    sources: Sequence[Path | NDArray[np.uint8]],
+    images: Sequence[NDArray[np.uint8]],
+    H_1tok: Array,
+    *,
+    frames: FrameKind,
+    detectors: Sequence[Detector],
+    jitter: JitterLevel | None,
+    everywhere: bool,
+    max_keypoints: int,
+    max_frames: int,
+    rng: np.random.Generator,
+) -> Scene:
+    def point_map(i: int, j: int) -> PointMap:
+        return homography_map(H_1tok[j] @ np.linalg.inv(H_1tok[i]))
+
+    shapes = [image.shape for image in images]
+    if frames == "detected":
+        found = [detect(image, detectors, max_keypoints) for image in images]
+        pairs = itertools.combinations(range(len(images)), 2)
+        ids = link_detected(found, point_map, pairs)
+    else:
+        empty = np.empty((0, 4))
+        found = [detect(images[0], detectors, max_keypoints), *(empty for _ in images[1:])]
+        found, ids = project_frames(
+            found,
+            shapes,
+            point_map,
+            [(0, j) for j in range(1, len(images))],
+            rng,
+            jitter=JITTER[jitter] if jitter else None,
+            everywhere=everywhere,
+        )
+    return scene_of(name, sources, found, ids, max_frames, rng)
+
+
+def _check(frames: str, jitter: str | None, max_keypoints: int, max_frames: int) -> None:
+    if frames not in ("detected", "projected"):
+        raise ValueError(f"frames must be 'detected' or 'projected', got {frames!r}")
+    if jitter is not None and jitter not in JITTER:
+        raise ValueError(f"jitter must be None or one of {list(JITTER)}, got {jitter!r}")
+    if frames == "detected" and jitter is not None:
+        raise ValueError("detected frames carry the detector's own noise: jitter must be None")
+    if max_keypoints < 1 or max_frames < 2:
+        raise ValueError(
+            f"max_keypoints must be at least 1 and max_frames at least 2, "
+            f"got {max_keypoints} and {max_frames}"
+        )
+
+
+# ------------------------------------------------------------------------------- single photographs
+
+
+def warp_scene(
+    photo: NDArray[np.uint8] | str | os.PathLike[str],
+    n_views: int = 4,
+    seed: int = 0,
+    *,
+    name: str | None = None,
+    frames: FrameKind = "detected",
+    detectors: Sequence[Detector] = ("dog",),
+    jitter: JitterLevel | None = None,
+    max_keypoints: int = 2000,
+    max_frames: int = 20_000,
+) -> Scene:
+    """A scene made of one photograph: itself and n_views - 1 random warps of it.
+
+    A warp is a random homography (turn, zoom, shift, tilt) with random gain, gamma, blur and noise.
+    The views hold their images as arrays.
+    """
+    _check(frames, jitter, max_keypoints, max_frames)
+    if n_views < 2:
+        raise ValueError(f"n_views must be at least 2, got {n_views}")
+    if isinstance(photo, np.ndarray):
+        gray = photo
+        if gray.ndim != 2 or gray.dtype != np.uint8:
+            raise ValueError(f"photo must be gray uint8 (H, W), got {gray.dtype} {gray.shape}")
+    else:
+        gray = read_gray(photo)
+        name = name or Path(photo).stem
+    rng = np.random.default_rng(seed)
+    H_1tok = np.stack(
+        [np.eye(3), *(random_homography(gray.shape, rng) for _ in range(n_views - 1))]
+    )
+    images = [gray, *(relight(warp(gray, H), rng) for H in H_1tok[1:])]
+    return _homography_scene(
+        name or "photo",
+        images,
+        images,
+        H_1tok,
+        frames=frames,
+        detectors=detectors,
+        jitter=jitter,
+        everywhere=False,
+        max_keypoints=max_keypoints,
+        max_frames=max_frames,
+        rng=rng,
+    )
+
+
+def random_homography(shape: tuple[int, ...], rng: np.random.Generator) -> Array:
+    """About the centre: a turn up to 45 degrees, a zoom up to 1.6, a tilt and a shift."""
+    height, width = shape[:2]
+    turn, direction = rng.uniform(-np.pi / 4, np.pi / 4), rng.uniform(0, np.pi)
+    zoom, stretch = 1.6 ** rng.uniform(-1, 1), 1.3 ** rng.uniform(-1, 1)
+    spin = np.array(
+        [[np.cos(direction), -np.sin(direction)], [np.sin(direction), np.cos(direction)]]
+    )
+    rotation = np.array([[np.cos(turn), -np.sin(turn)], [np.sin(turn), np.cos(turn)]])
+    H = np.eye(3)
+    H[:2, :2] = zoom * rotation @ spin @ np.diag([stretch, 1 / stretch]) @ spin.T
+    H[:2, 2] = rng.uniform(-0.1, 0.1, 2) * (width, height)
+    H[2, :2] = rng.uniform(-0.3, 0.3, 2) / max(width, height)
+    centre = np.array([[1, 0, (width - 1) / 2], [0, 1, (height - 1) / 2], [0, 0, 1]])
+    return centre @ H @ np.linalg.inv(centre)
+
+
+def warp(gray: NDArray[np.uint8], H: Array) -> NDArray[np.uint8]:
+    """The image (H, W) seen through a homography, of the same size."""
+    height, width = gray.shape
+    centre = np.array([[(width - 1) / 2, (height - 1) / 2]])
+    zoom = float(np.sqrt(np.abs(np.linalg.det(homography_map(H)(centre)[1][0]))))
+    if zoom < 1:  # smooth before shrinking, or the warp aliases
+        gray = np.asarray(cv2.GaussianBlur(gray, (0, 0), 0.5 * np.sqrt(1 / zoom**2 - 1) + 0.01))
+    # Mirrored borders make no false edge along the old frame of the picture.
+    warped = cv2.warpPerspective(
+        gray, H, (width, height), flags=cv2.INTER_CUBIC, borderMode=cv2.BORDER_REFLECT_101
+    )
+    return np.asarray(warped, dtype=np.uint8)
+
+
+def relight(gray: NDArray[np.uint8], rng: np.random.Generator) -> NDArray[np.uint8]:
+    """Random blur, gamma, gain and noise."""
+    image = cv2.GaussianBlur(gray, (0, 0), rng.uniform(0.05, 1.2)).astype(np.float64) / 255
+    image = rng.uniform(0.7, 1.3) * image ** (1.5 ** rng.uniform(-1, 1))
+    image += rng.normal(0, rng.uniform(0, 0.02), image.shape)
+    return np.clip(np.rint(255 * image), 0, 255).astype(np.uint8)
+
+
+# ---------------------------------------------------------------------------- structure from motion
+
+
+def sfm_scene(
+    image_folder: str | os.PathLike[str],
+    workspace: str | os.PathLike[str],
+    *,
+    frames: FrameKind = "detected",
+    jitter: JitterLevel | None = None,
+    camera: Literal["auto", "single", "per-image"] = "auto",
+    max_image_size: int = 1280,
+    max_features: int = 4096,
+    detectors: Sequence[Detector] = ("dog",),
+    max_keypoints: int = 4000,
+    max_frames: int = 20_000,
+    max_error: float = 1.5,
+    seed: int = 0,
+    threads: int = -1,
+    progress: bool = False,
+) -> Scene:
+    """A scene of photographs of one place, by structure from motion (pycolmap, on the CPU).
+
+    The reconstruction (max_image_size, max_features: of COLMAP's SIFT; camera: how photographs
+    share intrinsics) gives the surface; keypoints of cv2.SIFT in the photographs as they are get
+    linked by it (see SurfaceMap), with at most max_error pixels of uncertainty.
+
+    workspace: a folder for this scene. It keeps the database, the model and the scene under names
+    that depend on the photographs and the settings: an interrupted run goes on where it stopped, a
+    finished one is read back, another setting is worked out anew.
+    """
+    _check(frames, jitter, max_keypoints, max_frames)
+    folder, workspace = Path(image_folder), Path(workspace)
+    if camera not in ("auto", "single", "per-image"):
+        raise ValueError(f"camera must be 'auto', 'single' or 'per-image', got {camera!r}")
+    names = [path.relative_to(folder).as_posix() for path, _ in read_photos(folder)]
+    if len(names) < 3:
+        raise ValueError(f"{folder}: 3 photographs or more are needed, {len(names)} can be read")
+    settings: dict[str, Any] = {
+        "images": {name: _digest((folder / name).read_bytes(), 16) for name in names},
+        "max_image_size": max_image_size,
+        "max_features": max_features,
+        "camera": camera,
+    }
+    home = workspace / f"reconstruction-{_settings_digest(settings)}"
+    settings |= {
+        "frames": frames,
+        "jitter": jitter,
+        "detectors": list(detectors),
+        "max_keypoints": max_keypoints,
+        "max_frames": max_frames,
+        "max_error": max_error,
+        "seed": seed,
+        "name": folder.resolve().name,
+        "recipe": RECIPE,
+    }
+    finished = workspace / f"scene-{frames}-{_settings_digest(settings)}.npz"
+    if finished.is_file():
+        return Scene.load(finished, folder)
+    model = reconstruct(
+        folder, home, names, max_image_size, max_features, camera, threads, progress
+    )
+    cameras, paths = registered_views(model, folder)
+
+    rng = np.random.default_rng(seed)
+    found = []
+    for path, view in track(zip(paths, cameras, strict=True), "detecting", len(paths), progress):
+        gray = read_gray(path)
+        if gray.shape != view.shape:
+            raise ValueError(f"{path} is {gray.shape}, the reconstruction saw {view.shape}")
+        found.append(detect(gray, detectors, max_keypoints))
+    # A detected keypoint confirms the prediction by being there; a projected one has to trust it.
+    surface = SurfaceMap(cameras, support=3 if frames == "detected" else 6, max_error=max_error)
+    pairs = surface.view_pairs()
+    steps = track(pairs, "linking views", len(pairs), progress)
+    if frames == "detected":
+        ids = link_detected(found, surface.point_map, steps)
+    else:
+        found, ids = project_frames(
+            found,
+            [view.shape for view in cameras],
+            surface.point_map,
+            sorted(pairs + [(j, i) for i, j in pairs]),
+            rng,
+            jitter=JITTER[jitter] if jitter else None,
+        )
+    scene = scene_of(folder.resolve().name, paths, found, ids, max_frames, rng)
+    scene.save(finished, folder)
+    return scene
+
+
+def _digest(data: bytes, size: int) -> str:
+    return hashlib.blake2b(data, digest_size=size).hexdigest()
+
+
+def _settings_digest(settings: dict[str, Any]) -> str:
+    return _digest(json.dumps(settings, sort_keys=True).encode(), 8)

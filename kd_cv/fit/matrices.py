@@ -1,0 +1,362 @@
+"""From scenes to fitted matrices: describe, accumulate, whiten.
+
+`scene_statistics` is the one way from scenes (views, frames, point ids) to the statistics that a
+whitening is fitted from; `fit_photos` is the way from a folder of photographs to matrices.
+
+>>> save("mine.npz", fit_photos("photographs"))
+>>> KDDescriptor(weights="mine.npz", whitening="ws")
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import tempfile
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from kd_cv.descriptor.engine import describe_frames
+from kd_cv.descriptor.frames import MAGNIFICATION, Frames
+from kd_cv.descriptor.projection import Array32
+from kd_cv.descriptor.spec import KERNELS, Spec
+from kd_cv.detector.keypoints import detect
+from kd_cv.fit.builders import sfm_scene, warp_scene
+from kd_cv.io.datasets import Scene, View, list_photos, read_gray
+from kd_cv.whitening.whitening import Key, Statistics, Whitening
+
+Describe = Callable[[NDArray[np.uint8], Frames], Array32]
+
+#: Which eigenvalue of C_M the supervised whitening is shrunk by, about the middle of the spectrum.
+SHRINK_INDEX = {"concat": 120, "polar": 88, "cart": 32}
+
+
+def describe_scene(scene: Scene, describe: Describe) -> tuple[Array32, NDArray[np.int64]]:
+    """Descriptors (N, D) of all views of a scene, and its matching pairs (M, 2) of their rows.
+
+    Frames that cannot be described are left out, and so are their pairs.
+    """
+    if not scene.views:
+        raise ValueError(f"scene {scene.name!r} has no views")
+    X = np.concatenate([describe(view.load(), view.frames) for view in scene.views])
+    described = np.asarray(X.any(axis=1))
+    row = np.cumsum(described) - 1  # of each frame among the described ones
+    pairs = scene.all_pairs()
+    return X[described], row[pairs[described[pairs].all(axis=1)]]
+
+
+def scene_statistics(
+    scenes: Iterable[Scene],
+    spec: Spec,
+    *,
+    magnification: float,
+    scales: Sequence[float] = (1.0,),
+    progress: Callable[[Scene], None] | None = None,
+) -> Statistics:
+    """Statistics of the raw descriptors of scenes and of their matching pairs.
+
+    One scene is in memory at a time. progress(scene) is called after each.
+    """
+    describe = raw_descriptors(spec, magnification, scales)
+    return descriptor_statistics(scenes, describe, spec.dim, progress)
+
+
+def descriptor_statistics(
+    scenes: Iterable[Scene],
+    describe: Describe,
+    dim: int,
+    progress: Callable[[Scene], None] | None = None,
+) -> Statistics:
+    """Statistics of any descriptor: describe(gray, frames) gives its rows (N, dim)."""
+    statistics = Statistics(dim)
+    for scene in scenes:
+        if scene.views:
+            statistics.update(*describe_scene(scene, describe))
+        if progress:
+            progress(scene)
+    return statistics
+
+
+def raw_descriptors(spec: Spec, magnification: float, scales: Sequence[float] = (1.0,)) -> Describe:
+    """The raw descriptor of a spec as a function of an image and frames."""
+    return lambda gray, frames: describe_frames(
+        gray, frames, spec, magnification=magnification, scales=tuple(scales)
+    )
+
+
+def fit_whitening(
+    statistics: Statistics,
+    spec: Spec,
+    provenance: Mapping[str, Any],
+    *,
+    max_dim: int | None = None,
+    shrink_index: int | Literal["auto"] | None = "auto",
+    supervised_t: float = 1.0,
+) -> Whitening:
+    """Fit all variants for a descriptor.
+
+    shrink_index, supervised_t: see `whitening.supervised`; "auto" is that of SHRINK_INDEX.
+    """
+    if statistics.dim != spec.dim:
+        raise ValueError(f"{spec} has {spec.dim} dimensions, the statistics {statistics.dim}")
+    if shrink_index == "auto":
+        shrink_index = SHRINK_INDEX[spec.kernel]
+    return Whitening.fit(
+        statistics,
+        max_dim=max_dim,
+        shrink_index=shrink_index,
+        supervised_t=supervised_t,
+        provenance=provenance,
+    )
+
+
+# --------------------------------------------------------------------------------------------------
+# A folder of photographs
+
+
+PairSource = Literal["none", "warp", "sfm"]
+HELD_OUT = 5  # every fifth photograph is kept from the fit, to test on
+Run = Callable[[Callable[[Any], "Share"], Sequence[Any]], Iterable["Share"]]
+MAX_SIZE = 1280  # longer side of the photographs, in pixels; larger ones are reduced
+
+
+class NoScene(ValueError):
+    """No folder of photographs gives a reconstruction."""
+
+
+def check_pairs(pairs: str) -> None:
+    """ValueError for an unknown source of pairs."""
+    if pairs not in ("none", "warp", "sfm"):
+        raise ValueError(f"pairs must be 'none', 'warp' or 'sfm', got {pairs!r}")
+
+
+def split_photos(paths: Sequence[Path]) -> tuple[list[Path], list[Path]]:
+    """Photographs to fit on and to test on: every fifth, of two to four the last, of one none."""
+    held_out = list(paths[HELD_OUT - 1 :: HELD_OUT]) or list(paths[1:][-1:])
+    return [path for path in paths if path not in held_out], held_out
+
+
+def read_reduced(path: Path, max_size: int = MAX_SIZE) -> NDArray[np.uint8] | None:
+    """A photograph in gray, its longer side at most max_size; None, with a warning, if it cannot be
+    read."""
+    try:
+        gray = read_gray(path)
+    except (ValueError, OSError) as error:
+        warnings.warn(f"photograph skipped: {error}", stacklevel=2)
+        return None
+    scale = max_size / max(gray.shape)
+    if scale < 1:
+        size = [max(1, round(scale * side)) for side in gray.shape[::-1]]
+        gray = np.asarray(cv2.resize(gray, size, interpolation=cv2.INTER_AREA), np.uint8)
+    return gray
+
+
+def photo_scenes(
+    paths: Sequence[Path],
+    pairs: PairSource = "warp",
+    *,
+    views: int = 4,
+    max_keypoints: int = 1000,
+    workspace: str | os.PathLike[str] | None = None,
+    seed: int = 0,
+) -> Iterator[Scene]:
+    """Scenes of photographs, one by one.
+
+    pairs  "none": each photograph alone, without matching pairs; "warp": each with views - 1
+           random warps of itself; "sfm": all of a folder by structure from motion
+    workspace  a folder in which "sfm" keeps its work, so that an interrupted run goes on
+    """
+    check_pairs(pairs)
+    if pairs == "sfm":
+        yield from _sfm_scenes(paths, workspace, max_keypoints, seed)
+        return
+    for number, path in enumerate(paths):
+        gray = read_reduced(path)
+        if gray is None:
+            continue
+        if pairs == "none":
+            frames = detect(gray, max_keypoints=max_keypoints)
+            yield Scene(path.name, (View(gray, frames, np.arange(len(frames))),))
+        else:
+            yield warp_scene(
+                gray, views, seed + number, name=path.name, max_keypoints=max_keypoints
+            )
+
+
+def _sfm_scenes(
+    paths: Sequence[Path],
+    workspace: str | os.PathLike[str] | None,
+    max_keypoints: int,
+    seed: int,
+) -> Iterator[Scene]:
+    """One scene for each folder that the photographs are in."""
+    failure: ValueError | None = None
+    found = 0
+    with tempfile.TemporaryDirectory() as temporary:
+        home = Path(temporary if workspace is None else workspace)
+        for folder in sorted({path.parent for path in paths}):
+            name = hashlib.blake2b(str(folder.resolve()).encode(), digest_size=8).hexdigest()
+            # The held-out photographs are in the same folder: show the reconstruction only ours.
+            shown = home / name / "photographs" / (folder.resolve().name or "scene")
+            shutil.rmtree(shown, ignore_errors=True)
+            shown.mkdir(parents=True)
+            for path in paths:
+                if path.parent == folder:
+                    shutil.copyfile(path, shown / path.name)
+            try:
+                scene = sfm_scene(shown, home / name, max_keypoints=max_keypoints, seed=seed)
+            except ValueError as error:
+                warnings.warn(f"folder skipped: {error}", stacklevel=2)
+                failure = error
+                continue
+            found += 1
+            yield scene
+    if failure and not found:
+        raise NoScene(str(failure)) from failure
+
+
+def fit_photos(
+    photos: str | os.PathLike[str] | Sequence[Path],
+    pairs: PairSource = "warp",
+    *,
+    kernels: Sequence[str] = KERNELS,
+    patch_sizes: Sequence[int] = (32,),
+    magnification: float = MAGNIFICATION,
+    scales: Sequence[float] = (1.0,),
+    views: int = 4,
+    max_keypoints: int = 1000,
+    workspace: str | os.PathLike[str] | None = None,
+    seed: int = 0,
+    progress: Callable[[str], None] | None = None,
+    run: Run = map,
+) -> dict[Key, Whitening]:
+    """Fit matrices on photographs, of a folder or as listed, for every kernel and patch size.
+
+    Memory does not grow with their number. pairs, views, max_keypoints, workspace: see
+    `photo_scenes`; without pairs there is no W_S. One that cannot be read is skipped with a
+    warning. progress(name) is called after each scene. run: `map`, or what works like it on other
+    machines (see `cluster.in_order`).
+    """
+    paths = list_photos(photos) if isinstance(photos, (str, os.PathLike)) else list(photos)
+    if not paths:
+        raise ValueError("there are no photographs to fit on")
+    check_pairs(pairs)
+    specs = [Spec(size, kernel) for size in patch_sizes for kernel in kernels]
+    statistics = {spec: Statistics(spec.dim) for spec in specs}
+    work = partial(
+        fit_share,
+        pairs=pairs,
+        specs=specs,
+        magnification=magnification,
+        scales=tuple(scales),
+        views=views,
+        max_keypoints=max_keypoints,
+        workspace=workspace,
+    )
+    scenes, problem = 0, ""
+    for share in run(work, shares(paths, pairs, seed)):
+        for problem in share.problems:
+            warnings.warn(problem, stacklevel=2)
+        for spec, own in share.statistics.items():
+            statistics[spec].merge(own)
+        scenes += len(share.scenes)
+        for name in share.scenes if progress else ():
+            progress(name)  # type: ignore[misc]
+    if not scenes:
+        raise ValueError(f"none of the {len(paths)} photographs can be used: {problem}")
+    provenance = {
+        "fitted_on": f"{len(paths) if pairs == 'sfm' else scenes} photographs",
+        "pairs_by": pairs,
+        "scenes": scenes,
+        "magnification": magnification,
+        "scales": list(scales),
+    }
+    for spec, own in statistics.items():
+        _check_enough(own, spec, pairs)
+    return {
+        (spec.kernel, spec.patch_size): fit_whitening(own, spec, provenance)
+        for spec, own in statistics.items()
+    }
+
+
+@dataclass(frozen=True)
+class Share:
+    """What some of the photographs add to a fit.
+
+    scenes    their names
+    problems  why photographs or folders were skipped
+    """
+
+    scenes: tuple[str, ...]
+    statistics: Mapping[Spec, Statistics]
+    problems: tuple[str, ...]
+
+
+def shares(
+    paths: Sequence[Path], pairs: PairSource, seed: int
+) -> list[tuple[tuple[Path, ...], int]]:
+    """Photographs that are worked on together, and their seed: one by one, or folder by folder."""
+    if pairs != "sfm":
+        return [((path,), seed + number) for number, path in enumerate(paths)]
+    folders = sorted({path.parent for path in paths})
+    return [(tuple(path for path in paths if path.parent == f), seed) for f in folders]
+
+
+def fit_share(
+    share: tuple[Sequence[Path], int],
+    *,
+    pairs: PairSource,
+    specs: Sequence[Spec],
+    magnification: float,
+    scales: Sequence[float],
+    **options: Any,
+) -> Share:
+    """Describe the photographs of a share; options: of `photo_scenes`."""
+    paths, seed = share
+    statistics = {spec: Statistics(spec.dim) for spec in specs}
+    names = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            for scene in photo_scenes(paths, pairs, seed=seed, **options):
+                names.append(scene.name)
+                for size in dict.fromkeys(spec.patch_size for spec in specs if scene.views):
+                    # The parts of the concatenation are the other two descriptors.
+                    concat = Spec(size, "concat")
+                    describe = raw_descriptors(concat, magnification, scales)
+                    X, matching = describe_scene(scene, describe)
+                    for spec in specs:
+                        if spec.patch_size == size:
+                            statistics[spec].update(part(X, concat, spec.kernel), matching)
+        except NoScene:
+            pass  # of which there is a warning
+    return Share(tuple(names), statistics, tuple(str(own.message) for own in caught))
+
+
+def part(X: Array32, concat: Spec, kernel: str) -> Array32:
+    """Raw descriptors (N, D) of a kernel, out of those of the concatenation (N, 238)."""
+    if kernel == "concat":
+        return X
+    own = X[:, concat.parts[("polar", "cart").index(kernel)]]
+    return own / np.maximum(np.linalg.norm(own, axis=1, keepdims=True), 1e-12)
+
+
+def _check_enough(statistics: Statistics, spec: Spec, pairs: PairSource) -> None:
+    if statistics.count <= spec.dim:
+        raise ValueError(
+            f"the photographs have {statistics.count} keypoints that can be described; more than "
+            f"{spec.dim} are needed: give more or larger photographs"
+        )
+    if pairs != "none" and statistics.pair_count <= spec.dim:
+        raise ValueError(
+            f"the photographs give {statistics.pair_count} matching pairs, more than {spec.dim} "
+            "are needed: give more photographs, or fit without pairs"
+        )

@@ -1,0 +1,308 @@
+"""Structure from motion: a reconstruction by pycolmap, and point maps by the surface it found."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.spatial import cKDTree
+
+from kd_cv.fit.correspond import Array, PointMap
+
+T = TypeVar("T")
+
+
+class Camera(NamedTuple):
+    """A registered view: pixels <-> rays of its camera, its pose, and the points it sees.
+
+    x_cam = R X + t. points: (M, 3) in the world, as seen by this view. Pixels are OpenCV's.
+    """
+
+    shape: tuple[int, int]
+    rays_from_pixels: Callable[[Array], Array]  # (N, 2) -> (N, 2), z = 1
+    pixels_from_rays: Callable[[Array], Array]
+    R: Array
+    t: Array
+    points: Array
+    point3d_ids: NDArray[np.int64]
+
+
+class SurfaceMap:
+    """Point maps between registered views, by the surface that the reconstructed points lie on.
+
+    About a pixel of a view the surface is taken for a plane through the nearest reconstructed
+    points. A plane is linear in inverse depth over the rays: 1/z = a + b u + c v. The plane's
+    standard error, carried into the other view, must stay below max_error pixels, and `support` of
+    the neighbours must have been seen in the other view.
+    """
+
+    def __init__(
+        self,
+        cameras: Sequence[Camera],
+        neighbours: int = 12,
+        support: int = 3,
+        max_error: float = 1.5,
+    ):
+        self.cameras = cameras
+        self.neighbours = neighbours
+        self.support = support
+        self.max_error = max_error
+        self._rays, self._inverse_depth, self._trees = [], [], []
+        for camera in cameras:
+            local = camera.points @ camera.R.T + camera.t
+            if (local[:, 2] <= 0).any():
+                raise ValueError("a point lies behind a camera that is said to see it")
+            rays = local[:, :2] / local[:, 2:]
+            self._rays.append(rays)
+            self._inverse_depth.append(1 / local[:, 2])
+            self._trees.append(cKDTree(camera.pixels_from_rays(rays)))
+
+    def view_pairs(self, min_shared: int = 15) -> list[tuple[int, int]]:
+        """Pairs i < j of views that see min_shared points in common."""
+        ids = [camera.point3d_ids for camera in self.cameras]
+        return [
+            (i, j)
+            for i, j in itertools.combinations(range(len(ids)), 2)
+            if len(np.intersect1d(ids[i], ids[j])) >= min_shared
+        ]
+
+    def plane(self, view: int, xy: Array) -> tuple[Array, Array, NDArray[np.int64]]:
+        """Planes (N, 3) = a, b, c of 1/z about each ray itself, their standard error (N,).
+
+        And the neighbours (N, k) they were fitted to, as rows of the camera's points.
+        """
+        k = self.neighbours
+        if len(self._rays[view]) < k:
+            none = np.full((len(xy), 3), np.nan)
+            return none, none[:, 0], np.empty((len(xy), 0), np.int64)
+        camera = self.cameras[view]
+        distance, near = self._trees[view].query(xy, k=k)
+        offset = self._rays[view][near] - camera.rays_from_pixels(xy)[:, None]  # n k 2
+        scale = np.abs(offset).max(axis=(1, 2), keepdims=True) + 1e-12
+        basis = np.concatenate([np.ones((len(xy), k, 1)), offset / scale], axis=2)  # n k 3
+        value = self._inverse_depth[view][near]  # n k
+        # Reweighted least squares: a neighbour off the plane counts little (Cauchy weights).
+        weight = np.ones_like(value)
+        for _ in range(6):
+            normal = np.einsum("nki,nk,nkj->nij", basis, weight, basis)
+            normal += 1e-9 * np.eye(3)  # neighbours on one line: the error below grows instead
+            inverse = np.linalg.inv(normal)
+            plane = np.einsum("nij,nkj,nk,nk->ni", inverse, basis, weight, value)
+            residual = value - np.einsum("nki,ni->nk", basis, plane)
+            spread = np.median(np.abs(residual), axis=1, keepdims=True) / 0.6745
+            floor = 1e-6 * np.abs(value).mean(axis=1, keepdims=True)
+            weight = 1 / (1 + (residual / (2 * np.maximum(spread, floor))) ** 2)
+        variance = (weight * residual**2).sum(axis=1) / np.maximum(weight.sum(axis=1) - 3, 1)
+        # The error of a prediction at the pixel itself: scatter about the plane and leverage.
+        error = np.sqrt(variance * (1 + inverse[:, 0, 0]))
+        error[distance[:, -1] > 0.1 * np.hypot(*camera.shape)] = np.nan  # too far to tell
+        plane[:, 1:] /= scale[:, 0]
+        return plane, error, near
+
+    def point_map(self, i: int, j: int) -> PointMap:
+        """From view i to view j."""
+        source, target = self.cameras[i], self.cameras[j]
+        R = target.R @ source.R.T
+        t = target.t - R @ source.t
+        shared = np.isin(source.point3d_ids, target.point3d_ids)
+
+        def project(rays: Array, inverse_depth: Array) -> Array:
+            # x_j ~ R (u, v, 1) + t / z
+            local = np.concatenate([rays, np.ones((len(rays), 1))], axis=1) @ R.T
+            local += inverse_depth[:, None] * t
+            z = np.where((inverse_depth > 0) & (local[:, 2] > 1e-9), local[:, 2], np.nan)
+            return target.pixels_from_rays(local[:, :2] / z[:, None])
+
+        def point_map(xy: Array) -> tuple[Array, Array]:
+            plane, error, near = self.plane(i, xy)
+            rays = source.rays_from_pixels(xy)
+            mapped = project(rays, plane[:, 0])
+            moved = np.linalg.norm(project(rays, plane[:, 0] + error) - mapped, axis=1)
+            supported = shared[near].sum(axis=1) >= self.support
+            mapped[~((moved <= self.max_error) & supported)] = np.nan
+            J = np.empty((len(xy), 2, 2))
+            for axis in range(2):
+                step = np.eye(2)[axis]
+                ends = []
+                for sign in (-1, 1):
+                    beside = source.rays_from_pixels(xy + sign * step)
+                    slope = ((beside - rays) * plane[:, 1:]).sum(axis=1)
+                    ends.append(project(beside, plane[:, 0] + slope))
+                J[:, :, axis] = (ends[1] - ends[0]) / 2
+            return mapped, J
+
+        return point_map
+
+
+def reconstruct(
+    folder: Path,
+    home: Path,
+    names: list[str],
+    max_image_size: int,
+    max_features: int,
+    camera: str,
+    threads: int,
+    progress: bool,
+) -> Any:
+    """The largest model of the photographs; home keeps the database and the finished model."""
+    pycolmap = load_pycolmap()
+    model = home / "model"
+    if model.is_dir():
+        return pycolmap.Reconstruction(model)
+    home.mkdir(parents=True, exist_ok=True)
+    database = home / "database.db"
+    with quiet():
+        pycolmap.set_random_seed(0)
+        for stage in track(("extracting", "matching", "mapping"), "reconstructing", 3, progress):
+            if stage == "extracting":
+                extraction = pycolmap.FeatureExtractionOptions()
+                extraction.max_image_size = max_image_size
+                extraction.num_threads = threads
+                extraction.sift.max_num_features = max_features
+                pycolmap.extract_features(
+                    database,
+                    folder,
+                    image_names=names,
+                    camera_mode=camera_mode(camera),
+                    extraction_options=extraction,
+                    device=pycolmap.Device.cpu,
+                )
+            elif stage == "matching":
+                matching = pycolmap.FeatureMatchingOptions()
+                matching.num_threads = threads
+                pycolmap.match_exhaustive(
+                    database, matching_options=matching, device=pycolmap.Device.cpu
+                )
+            else:
+                best = largest_model(
+                    database, folder, model, threads, max_num_models=5, extract_colors=False
+                )
+    if best is None:
+        raise ValueError(f"{folder}: no reconstruction, the photographs share too few features")
+    return best
+
+
+def largest_model(
+    database: Path, image_root: Path, final: Path, threads: int, **settings: Any
+) -> Any:
+    """The model with the most images, also kept in the folder `final`; None if there is none.
+
+    settings: of pycolmap.IncrementalPipelineOptions.
+    """
+    pycolmap = load_pycolmap()
+    options = pycolmap.IncrementalPipelineOptions()
+    options.min_model_size = 3
+    options.num_threads = threads
+    options.random_seed = 0
+    for name, value in settings.items():
+        setattr(options, name, value)
+    drafts = final.with_name("mapping")
+    for folder in (drafts, final):
+        shutil.rmtree(folder, ignore_errors=True)
+    drafts.mkdir()
+    models = pycolmap.incremental_mapping(database, image_root, drafts, options=options)
+    best = max(models.values(), key=lambda m: (m.num_reg_images(), m.num_points3D()), default=None)
+    if best is not None:
+        whole = drafts / "best"
+        whole.mkdir()
+        best.write(whole)
+        os.replace(whole, final)
+    shutil.rmtree(drafts)
+    return best
+
+
+def camera_mode(camera: str) -> Any:
+    """How photographs share intrinsics, as pycolmap names it."""
+    modes = load_pycolmap().CameraMode
+    choices = {
+        "auto": modes.AUTO,
+        "single": modes.SINGLE,
+        "per-folder": modes.PER_FOLDER,
+        "per-image": modes.PER_IMAGE,
+    }
+    if camera not in choices:
+        raise ValueError(f"camera must be one of {list(choices)}, got {camera!r}")
+    return choices[camera]
+
+
+def registered_views(model: Any, folder: Path) -> tuple[list[Camera], list[Path]]:
+    """The registered views of a reconstruction, by name."""
+    cameras, paths = [], []
+    images = sorted((i for i in model.images.values() if i.has_pose), key=lambda i: i.name)
+    for image in images:
+        lens = model.cameras[image.camera_id]
+        pose = image.cam_from_world().matrix()
+        ids = np.array(
+            [p.point3D_id for p in image.points2D if p.has_point3D()], dtype=np.uint64
+        ).astype(np.int64)
+        points = np.array([model.points3D[int(n)].xyz for n in ids]).reshape(-1, 3)
+        cameras.append(
+            Camera(
+                (lens.height, lens.width),
+                rays_from_pixels(lens),
+                pixels_from_rays(lens),
+                pose[:, :3],
+                pose[:, 3],
+                points,
+                ids,
+            )
+        )
+        paths.append(folder / image.name)
+    return cameras, paths
+
+
+# COLMAP puts the centre of the first pixel at (0.5, 0.5), OpenCV at (0, 0).
+
+
+def rays_from_pixels(lens: Any) -> Callable[[Array], Array]:
+    return lambda xy: np.asarray(lens.cam_from_img(np.ascontiguousarray(xy + 0.5)))
+
+
+def pixels_from_rays(lens: Any) -> Callable[[Array], Array]:
+    def pixels(rays: Array) -> Array:
+        points = np.concatenate([rays, np.ones((len(rays), 1))], axis=1)
+        seen = np.isfinite(points).all(axis=1)
+        out = np.full((len(rays), 2), np.nan)
+        out[seen] = np.asarray(lens.img_from_cam(points[seen])) - 0.5
+        return out
+
+    return pixels
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Only errors of COLMAP are printed."""
+    logging = load_pycolmap().logging
+    level, logging.minloglevel = logging.minloglevel, 2
+    try:
+        yield
+    finally:
+        logging.minloglevel = level
+
+
+def load_pycolmap() -> Any:
+    """pycolmap, or an ImportError that names the extra."""
+    try:
+        import pycolmap
+    except ImportError as error:
+        raise ImportError("reconstruction needs pycolmap: pip install kd-cv[sfm]") from error
+    return pycolmap
+
+
+def track(items: Iterable[T], what: str, total: int, progress: bool) -> Iterable[T]:
+    """The items, with a progress bar on stderr if progress is asked for and rich is installed."""
+    if not progress:
+        return items
+    try:
+        from rich.console import Console
+        from rich.progress import track as rich_track
+    except ImportError:
+        return items
+    return rich_track(items, what, total=total, console=Console(stderr=True), transient=True)

@@ -1,0 +1,43 @@
+"""Geometry of two views: pure functions of points and a homography."""
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Float64 = NDArray[np.float64]
+
+
+def warp_points(points: ArrayLike, H_0to1: ArrayLike) -> Float64:
+    """Points (N, 2) of image 0 in image 1; a point that leaves the plane becomes infinite."""
+    points, H_0to1 = as_points(points, "points"), as_homography(H_0to1, "H_0to1")
+    warped = np.column_stack([points, np.ones(len(points))]) @ H_0to1.T
+    w = warped[:, 2:]
+    return np.where(w == 0, np.inf, warped[:, :2] / np.where(w == 0, 1, w))
+
+
+def reprojection_errors(points0: ArrayLike, points1: ArrayLike, H_0to1: ArrayLike) -> Float64:
+    """Distances (M,) in image 1 between warped points0 (M, 2) and points1 (M, 2)."""
+    points1 = as_points(points1, "points1")
+    warped = warp_points(points0, H_0to1)
+    if warped.shape != points1.shape:
+        raise ValueError(
+            f"expected as many points0 as points1, got {warped.shape[0]} and {points1.shape[0]}"
+        )
+    return np.linalg.norm(warped - points1, axis=1)
+
+
+def as_points(points: ArrayLike, name: str) -> Float64:
+    """Check points (N, 2)."""
+    points = np.asarray(points, np.float64)
+    if points.size == 0:
+        return points.reshape(0, 2)
+    if points.ndim != 2 or points.shape[1] != 2:
+        raise ValueError(f"{name} must be (N, 2), got shape {points.shape}")
+    return points
+
+
+def as_homography(H: ArrayLike, name: str) -> Float64:
+    """Check a homography (3, 3)."""
+    H = np.asarray(H, np.float64)
+    if H.shape != (3, 3):
+        raise ValueError(f"{name} must be (3, 3), got shape {H.shape}")
+    return H

@@ -1,0 +1,1 @@
+"""The descriptor in torch: modules, sampling at LAFs, export."""

@@ -1,0 +1,125 @@
+"""The descriptor as an ONNX file: of patches, or of an image and frames, sampled inside."""
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from kd_cv.descriptor.frames import MAGNIFICATION, as_magnification
+from kd_cv.descriptor.sampling import as_scales
+from kd_cv.io.files import replacing
+from kd_cv.nn.lafs import round_lafs, scaled
+from kd_cv.nn.module import KDModule
+from kd_cv.nn.sampling import pyramid_of, sample
+
+import torch  # isort: skip  (after kd_cv.nn.module, whose ImportError names the extra)
+from torch import Tensor, nn  # isort: skip
+
+TOLERANCE = 1e-4
+
+
+class FramesModule(nn.Module):
+    """Gray image (1, 1, H, W) in 0..1 and frames (N, 4), x y size angle, to descriptors (N, D).
+
+    The rows are those of `KDDescriptor` for a float image; zeros for frames without a patch.
+    levels: of the image pyramid; 8 serve keypoints of up to 480 pixels at the default settings.
+    """
+
+    def __init__(
+        self,
+        descriptor: KDModule,
+        magnification: float | str = MAGNIFICATION,
+        scales: int | Sequence[float] = 1,
+        levels: int = 8,
+    ) -> None:
+        super().__init__()
+        self.descriptor = descriptor
+        self.magnification = as_magnification(magnification)
+        self.scales = as_scales(scales)
+        self.levels = levels
+
+    def forward(self, image: Tensor, frames: Tensor) -> Tensor:
+        pyramid = pyramid_of(image[:, 0], self.levels - 1)
+        lafs = round_lafs(frames.to(image.dtype), self.magnification)
+        sizes = (scaled(lafs, scale) for scale in self.scales)
+        patches = [sample(pyramid, one, self.descriptor.patch_size)[0] for one in sizes]
+        return self.descriptor.pooled(torch.stack(patches, dim=1))
+
+
+def export_onnx(
+    path: str | os.PathLike[str],
+    *,
+    image: bool = False,
+    magnification: float | str = MAGNIFICATION,
+    scales: int | Sequence[float] = 1,
+    **settings: Any,
+) -> float:
+    """Write the descriptor as an ONNX file; its largest difference to the module, by onnxruntime.
+
+    The file takes `patches` (B, 1, P, P), any B, and gives `descriptors` (B, D). With `image` it
+    takes `image` (1, 1, H, W), any size, and `frames` (N, 4), any N, instead; magnification and
+    scales are for this one. settings: those of `KDModule`. All values are float32.
+    """
+    try:
+        import onnxruntime
+        import onnxscript  # noqa: F401  (torch.onnx needs it)
+    except ImportError as error:
+        raise ImportError(
+            f"export to ONNX needs {error.name}: pip install kd-cv[export]"
+        ) from error
+    if not image and (as_magnification(magnification), as_scales(scales)) != (
+        MAGNIFICATION,
+        (1.0,),
+    ):
+        raise ValueError("magnification and scales need image=True: patches are already sampled")
+    descriptor = KDModule(**settings).eval()
+    module: nn.Module = descriptor
+    batch = torch.export.Dim.DYNAMIC
+    if image:
+        module = FramesModule(descriptor, magnification, scales).eval()
+        shapes: dict[str, Any] = {"image": {2: batch, 3: batch}, "frames": {0: batch}}
+        examples: list[tuple[Tensor, ...]] = [
+            _image_example(240, 320, 7),
+            _image_example(197, 131, 50),
+        ]
+    else:
+        P = descriptor.patch_size
+        shapes = {"patches": {0: batch}}
+        examples = [(_patch_example(count, P),) for count in (5, 64)]
+    with replacing(path) as temporary, torch.no_grad():
+        program = torch.onnx.export(
+            module,
+            examples[0],
+            dynamo=True,
+            dynamic_shapes=shapes,
+            input_names=list(shapes),
+            output_names=["descriptors"],
+            optimize=False,  # the optimiser of onnxscript drops the addition of 1e-8
+            verbose=False,
+        )
+        assert program is not None  # as it is with dynamo=True
+        program.save(temporary)
+        session = onnxruntime.InferenceSession(temporary, providers=["CPUExecutionProvider"])
+        difference = 0.0
+        for example in examples:
+            inputs = {name: t.numpy() for name, t in zip(shapes, example, strict=True)}
+            (rows,) = session.run(None, inputs)
+            difference = max(difference, float(abs(rows - module(*example).numpy()).max()))
+        if not difference <= TOLERANCE:
+            raise RuntimeError(f"the ONNX file differs from the module by {difference:g}")
+    return difference
+
+
+def _patch_example(count: int, P: int) -> Tensor:
+    """Random patches, half of each without a gradient."""
+    patches = torch.rand(count, 1, P, P, generator=torch.Generator().manual_seed(0))
+    patches[..., P // 2 :] = 0.5
+    return patches
+
+
+def _image_example(height: int, width: int, count: int) -> tuple[Tensor, Tensor]:
+    """A cloudy image and random frames in it."""
+    generator = torch.Generator().manual_seed(0)
+    coarse = torch.rand(1, 1, height // 8, width // 8, generator=generator)
+    image = nn.functional.interpolate(coarse, (height, width), mode="bicubic")
+    frames = torch.rand(count, 4, generator=generator)
+    return image, frames * torch.tensor([width, height, 20.0, 360.0]) + torch.tensor([0, 0, 1, 0])

@@ -1,0 +1,77 @@
+"""Kornia's local affine frames (LAFs) <-> the frames and keypoints of `frames`.
+
+A LAF is [A | c], 2 x 3, in pixels: the patch is the square c + A [-1, 1]^2. Three rules differ
+from OpenCV's keypoints:
+
+- scale: the side of the patch is twice the LAF's scale, sqrt |det A|, and no magnification comes
+  after it. So the magnification enters here: 2 scale = magnification * size;
+- angle: Kornia's turns counter-clockwise on the screen, OpenCV's clockwise;
+- shape: a keypoint is a circle, so the affine shape of a LAF is lost on the way back.
+
+Both have the centre of the top-left pixel at (0, 0).
+"""
+
+from collections.abc import Sequence
+
+import cv2
+import numpy as np
+
+from kd_cv.descriptor.frames import (
+    MAGNIFICATION,
+    Frames,
+    as_frames,
+    as_magnification,
+    from_keypoints,
+    to_keypoints,
+)
+
+try:
+    import torch
+    from torch import Tensor
+except ImportError as error:
+    raise ImportError("Kornia's LAFs are torch tensors: pip install kd-cv[torch]") from error
+
+
+def lafs_from_frames(frames: Frames, magnification: float | str = MAGNIFICATION) -> Tensor:
+    """LAFs (1, N, 2, 3), float32, of frames (N, 4): the same patches."""
+    return round_lafs(torch.from_numpy(as_frames(frames)), as_magnification(magnification)).float()
+
+
+def round_lafs(frames: Tensor, magnification: float) -> Tensor:
+    """LAFs (1, N, 2, 3) of frames (N, 4), in torch; without a size they have no scale."""
+    x, y, size, angle = frames.unbind(1)
+    turn = torch.deg2rad(torch.where(angle == -1, 0.0, angle))  # -1 means upright
+    scale = 0.5 * magnification * size.clamp(min=0)
+    a, b = scale * turn.cos(), scale * turn.sin()
+    return torch.stack([a, -b, x, b, a, y], dim=1).reshape(1, -1, 2, 3)
+
+
+def scaled(lafs: Tensor, factor: float) -> Tensor:
+    """LAFs (B, N, 2, 3) with another scale and the same centre."""
+    return torch.cat([lafs[..., :2] * factor, lafs[..., 2:]], dim=-1)
+
+
+def frames_from_lafs(lafs: Tensor, magnification: float | str = MAGNIFICATION) -> Frames:
+    """Frames (N, 4) of LAFs (N, 2, 3) or (1, N, 2, 3): the same patches, for round LAFs."""
+    if lafs.dim() == 4 and lafs.shape[0] == 1:
+        lafs = lafs[0]
+    if lafs.dim() != 3 or lafs.shape[1:] != (2, 3):
+        raise ValueError(f"LAFs must be (N, 2, 3) or (1, N, 2, 3), got {list(lafs.shape)}")
+    (a, b, x), (c, d, y) = lafs.detach().cpu().double().permute(1, 2, 0).numpy()
+    size = 2.0 * np.sqrt(np.abs(a * d - b * c)) / as_magnification(magnification)
+    angle = np.rad2deg(np.arctan2(-b, a)) % 360.0
+    return np.stack([x, y, size, angle], axis=1)
+
+
+def lafs_from_keypoints(
+    keypoints: Sequence[cv2.KeyPoint], magnification: float | str = MAGNIFICATION
+) -> Tensor:
+    """LAFs (1, N, 2, 3) of OpenCV keypoints."""
+    return lafs_from_frames(from_keypoints(keypoints), magnification)
+
+
+def keypoints_from_lafs(
+    lafs: Tensor, magnification: float | str = MAGNIFICATION
+) -> tuple[cv2.KeyPoint, ...]:
+    """OpenCV keypoints of LAFs (N, 2, 3) or (1, N, 2, 3)."""
+    return to_keypoints(frames_from_lafs(lafs, magnification))

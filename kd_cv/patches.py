@@ -1,0 +1,42 @@
+"""`describe`: descriptors of patches that are already cut out."""
+
+from typing import Any
+
+import numpy as np
+
+from kd_cv.descriptor.engine import describe_patches
+from kd_cv.descriptor.frames import in_range
+from kd_cv.descriptor.projection import Array32
+from kd_cv.descriptor.spec import Spec
+from kd_cv.whitening.registry import DEFAULT_WEIGHTS, DEFAULT_WHITENING, projection_for
+
+
+def describe(
+    patches: Any,
+    *,
+    patch_size: int | None = None,
+    kernel: str = "concat",
+    whitening: str | None = DEFAULT_WHITENING,
+    weights: Any = DEFAULT_WEIGHTS,
+    dim: int = 128,
+) -> Array32:
+    """Descriptors (N, D) of patches (N, P, P), uint8 or float in 0..1.
+
+    `patch_size`, if given, must be the patches' own; the other keywords are those of
+    `KDDescriptor`. A patch without texture gives a row of zeros.
+
+    >>> describe(np.zeros((5, 32, 32), np.uint8), whitening=None).shape
+    (5, 238)
+    """
+    patches = np.asarray(patches)
+    if patches.ndim != 3 or patches.shape[1] != patches.shape[2]:
+        raise ValueError(f"patches must have shape (N, P, P), got {patches.shape}")
+    if patches.dtype != np.uint8 and patches.dtype.kind != "f":
+        raise TypeError(f"patches must be uint8 or float, got {patches.dtype}")
+    if patch_size is not None and patch_size != patches.shape[1]:
+        raise ValueError(f"patch_size is {patch_size}, but the patches are {patches.shape[1:]}")
+    if patches.dtype.kind == "f":
+        with np.errstate(over="ignore"):  # infinity is refused
+            patches = in_range(patches.astype(np.float32, copy=False), "float patches")
+    spec = Spec(patches.shape[1], kernel)
+    return describe_patches(patches, spec, projection_for(spec, whitening, weights, dim))

@@ -1,0 +1,218 @@
+"""The registry of shipped matrices: name, file, checksum, provenance, measured figures.
+
+The files are in `weights/` of a checkout and in `kd_cv/weights_data/` of an installed wheel, beside
+`index.json`, which maps each name to its `Entry`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from functools import lru_cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kd_cv.descriptor.projection import Projection
+from kd_cv.descriptor.spec import Spec
+from kd_cv.whitening.whitening import Key, Whitening, load_pth, needs_sqrt, variant_name
+from kd_cv.whitening.whitening import load as load_file
+
+INDEX = "index.json"
+DEFAULT_WHITENING: str | None = "ws"
+DEFAULT_WEIGHTS = "multiview"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What the registry says of one name."""
+
+    file: str  # a file beside index.json
+    sha256: str  # of the whole file
+    fitted_on: str
+    patches: int
+    pairs: int
+    scenes: int
+    command: str  # that made the file
+    figures: Mapping[str, float] = field(default_factory=dict)  # measured with these matrices
+
+
+def folder() -> Path:
+    """Where the shipped matrices are: inside the installed package, else in the checkout."""
+    installed = Path(str(resources.files("kd_cv"))) / "weights_data"
+    if (installed / INDEX).is_file():
+        return installed
+    return Path(__file__).resolve().parents[2] / "weights"
+
+
+def registry(where: str | os.PathLike[str] | None = None) -> dict[str, Entry]:
+    """All shipped names and their entries, in the order of the index."""
+    return dict(_registry(_folder(where)))
+
+
+def names(where: str | os.PathLike[str] | None = None) -> tuple[str, ...]:
+    """The shipped names."""
+    return tuple(_registry(_folder(where)))
+
+
+def info(name: str, where: str | os.PathLike[str] | None = None) -> Entry:
+    """What the registry says of a shipped name."""
+    entries = _registry(_folder(where))
+    if name not in entries:
+        raise ValueError(f"unknown weights {name!r}: shipped are {_listed(entries)}")
+    return entries[name]
+
+
+def load(
+    name: str, kernel: str, patch_size: int, where: str | os.PathLike[str] | None = None
+) -> Whitening:
+    """The shipped matrices of a name, for a kernel and the nearest shipped patch size."""
+    entry = info(name, where)
+    entries = _shipped(_folder(where) / entry.file, entry.sha256)
+    return _nearest(entries, kernel, patch_size, f"weights {name!r}")
+
+
+def resolve(
+    weights: str | os.PathLike[str] | Whitening | Mapping[Key, Whitening],
+    kernel: str,
+    patch_size: int,
+    dim: int | None = None,
+    where: str | os.PathLike[str] | None = None,
+) -> Whitening:
+    """The matrices that a user means by `weights`.
+
+    weights: a shipped name, the path of an .npz or of the authors' .pth file, a fitted Whitening,
+    or the entries of a file. The kernel must be there; among its patch sizes the nearest is taken
+    (the smaller of two), as the statistics of the descriptor hardly depend on the patch size.
+    dim: the dimension of the raw descriptor, which the matrices must have.
+    """
+    if isinstance(weights, Whitening):
+        whitening, source = weights, "the given Whitening"
+    elif isinstance(weights, Mapping):
+        source = "the given entries"
+        for key, value in weights.items():
+            if not (isinstance(key, tuple) and len(key) == 2 and isinstance(value, Whitening)):
+                raise TypeError(
+                    "a dict of weights has keys (kernel, patch size) and a Whitening for each, "
+                    f"got {key!r}: {type(value).__name__}"
+                )
+        whitening = _nearest(weights, kernel, patch_size, source)
+    elif isinstance(weights, (str, os.PathLike)):
+        source = f"weights {os.fspath(weights)!r}"
+        if isinstance(weights, str) and weights in names(where):
+            whitening = load(weights, kernel, patch_size, where)
+        else:
+            whitening = _from_path(Path(weights), kernel, patch_size, where)
+    else:
+        raise TypeError(
+            "weights must be a shipped name, a path, a Whitening or a dict of them, "
+            f"got {type(weights).__name__}"
+        )
+    if dim is not None and whitening.dim != dim:
+        raise ValueError(
+            f"{source} are for descriptors of {whitening.dim} dimensions, "
+            f"but the {kernel!r} descriptor has {dim}"
+        )
+    return whitening
+
+
+def projection_for(spec: Spec, whitening: str | None, weights: Any, dim: int) -> Projection | None:
+    """The projection that `whitening` and `weights` name, of at most `dim` dimensions.
+
+    None without whitening: the descriptor is then the raw vector, whatever `dim` says.
+    """
+    if isinstance(dim, bool) or not isinstance(dim, int | np.integer) or dim < 1:
+        raise ValueError(f"dim must be a positive int, got {dim!r}")
+    if whitening is None:
+        return None
+    variant = variant_name(whitening)
+    fitted = resolve(weights, spec.kernel, spec.patch_size, spec.dim)
+    if spec.dim <= fitted.max_dim:
+        dim = min(dim, spec.dim)  # all there are
+    mu, A = fitted.projection(variant, int(dim))
+    return Projection(mu, A, power=0.5 if needs_sqrt(variant) else 1.0)
+
+
+def file_sha256(path: str | os.PathLike[str]) -> str:
+    """SHA-256 of a file, as the registry records it."""
+    return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+
+
+def _from_path(
+    path: Path, kernel: str, patch_size: int, where: str | os.PathLike[str] | None
+) -> Whitening:
+    if path.suffix not in (".npz", ".pth"):
+        raise ValueError(
+            f"unknown weights {str(path)!r}: shipped are {_listed(names(where))}; "
+            "a path must end in .npz or .pth"
+        )
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"there is no file of weights {str(path)!r}; shipped are {_listed(names(where))}"
+        )
+    state = path.stat()  # a file written anew is read anew
+    if path.suffix == ".pth":
+        return _pth(path, state.st_mtime_ns, state.st_size)
+    entries = _npz(path, state.st_mtime_ns, state.st_size)
+    return _nearest(entries, kernel, patch_size, str(path))
+
+
+def _nearest(
+    entries: Mapping[Key, Whitening], kernel: str, patch_size: int, source: str
+) -> Whitening:
+    sizes = sorted(size for own, size in entries if own == kernel)
+    if not sizes:
+        kernels = ", ".join(sorted({own for own, _ in entries}))
+        raise ValueError(f"{source} has no matrices for kernel {kernel!r}, only for {kernels}")
+    return entries[kernel, min(sizes, key=lambda size: abs(size - patch_size))]
+
+
+def _listed(names: Any) -> str:
+    return ", ".join(names) or "none (no index.json was found)"
+
+
+def _folder(where: str | os.PathLike[str] | None) -> Path:
+    return folder() if where is None else Path(where)
+
+
+@lru_cache(maxsize=8)
+def _registry(where: Path) -> dict[str, Entry]:
+    index = where / INDEX
+    if not index.is_file():
+        return {}
+    try:
+        entries = {name: Entry(**entry) for name, entry in json.loads(index.read_text()).items()}
+        for entry in entries.values():
+            if not entry.file or Path(entry.file).name != entry.file:
+                raise ValueError(f"{entry.file!r} is not the name of a file beside it")
+    except (AttributeError, TypeError, ValueError, RecursionError) as error:
+        wanted = ", ".join(f.name for f in fields(Entry))
+        raise ValueError(f"{index} must map names to {{{wanted}}}: {error}") from error
+    return entries
+
+
+@lru_cache(maxsize=8)
+def _shipped(path: Path, sha256: str) -> dict[Key, Whitening]:
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} is in the registry, but not on the disk")
+    actual = file_sha256(path)
+    if actual != sha256:
+        raise ValueError(
+            f"{path} is not the file that was shipped: its SHA-256 is {actual}, not {sha256}"
+        )
+    return load_file(path)
+
+
+@lru_cache(maxsize=8)
+def _npz(path: Path, mtime_ns: int, size: int) -> dict[Key, Whitening]:
+    return load_file(path)
+
+
+@lru_cache(maxsize=8)
+def _pth(path: Path, mtime_ns: int, size: int) -> Whitening:
+    return load_pth(path)

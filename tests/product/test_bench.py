@@ -1,0 +1,262 @@
+"""The benchmark runs for real on a tiny configuration; its structure is checked, never a time."""
+
+import json
+import sys
+
+import cv2
+import numpy as np
+import pytest
+
+pytest.importorskip("skimage")
+
+import kd_cv.bench
+from kd_cv.bench import SECTIONS, Config, run
+from kd_cv.bench.compute import line
+from kd_cv.bench.fresh import in_new_process
+from kd_cv.bench.material import load_material
+from kd_cv.bench.measure import Row, Spread, Target, take_turns, threads
+from kd_cv.bench.report import Part, Report, in_time
+from kd_cv.collection.extract import cores
+
+TINY = Config(
+    rounds=2, seconds=0.0, processes=1, keypoints=(30, 60), growth=(20, 40, 60),
+    stage_keypoints=60, batch=8, memory_keypoints=500,
+)  # fmt: skip
+needs_proc = pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")
+
+
+def rows_of(name, **more):
+    """The rows of one section, by name."""
+    report = run(TINY, only=[name], **more)
+    (part,) = report.parts
+    assert (part.name, part.skipped, part.failed) == (name, "", "")
+    assert str(report).count("\n") >= len(part.rows) + len(report.header)
+    return {row.name: row for row in part.rows}
+
+
+def ratio(row):
+    assert row.unit == "x" and row.against.median > 0 and row.ours.median > 0
+    assert row.result.low <= row.result.median <= row.result.high
+    return row.result.median
+
+
+def test_sift_has_a_row_for_every_count_thread_size_and_scale():
+    rows = rows_of("sift")
+    assert len(rows) == 2 * len({cores(), 1}) * 2 * 2
+    assert all(ratio(row) > 0 for row in rows.values())
+    assert "60 keypoints, 1 thread, P = 64, 3 scales" in rows
+
+
+@pytest.mark.skipif(cores() < 2, reason="one core")
+def test_threads_compares_one_with_two_and_leaves_the_setting_alone():
+    before = cv2.getNumThreads()
+    rows = rows_of("threads")
+    assert cv2.getNumThreads() == before
+    assert [row.target for row in rows.values()] == [Target(1.7), Target(1.7), None]
+    assert all(ratio(row) > 0 for row in rows.values())
+
+
+def test_growth_ends_with_the_line():
+    rows = rows_of("growth")
+    assert list(rows)[:3] == [f"{n} keypoints, P = 32" for n in TINY.growth]
+    assert [row.unit for row in rows.values()] == ["x", "x", "x", "ms", "us", "%"]
+
+
+def test_a_line_is_found_again():
+    n = np.array([100, 1000, 5000])
+    assert line(n, 0.002 + 3e-5 * n) == pytest.approx((0.002, 3e-5))
+
+
+def test_kornia_is_compared_by_patch_size():
+    pytest.importorskip("kornia")
+    rows = rows_of("kornia")
+    assert sum("HardNet" in name for name in rows) == 1  # it takes 32 x 32 only
+    assert sum("MKDDescriptor" in name for name in rows) == 2
+    assert {row.target.value for row in rows.values() if row.target} == {10.0, 30.0}
+    assert all(ratio(row) > 0 for row in rows.values())
+
+
+def test_module_is_compared_in_three_ways():
+    pytest.importorskip("kornia")
+    rows = rows_of("module")
+    assert len(rows) == 6 and all(ratio(row) > 0 for row in rows.values())
+
+
+def test_the_plain_module_gives_the_same_without_the_fused_path(monkeypatch):
+    torch = pytest.importorskip("torch")
+    from kd_cv.bench.rivals import plain_module
+    from kd_cv.nn import module
+
+    patches = torch.from_numpy(load_material().patches(4, 32))[:, None]
+    expected = module.KDModule(32, whitening=None)(patches)
+
+    def refuse(*_):
+        raise AssertionError("the fused path was taken")
+
+    monkeypatch.setattr(module, "describe_patches", refuse)
+    torch.testing.assert_close(plain_module(32)(patches), expected, atol=1e-5, rtol=0)
+
+
+def test_start_measures_new_processes():
+    rows = rows_of("start")
+    assert len(rows) == 4 and all(row.unit == "s" for row in rows.values())
+    assert [row.target.value for row in rows.values() if row.target] == [4.0, 0.5, 0.1]
+
+
+def test_the_second_process_finds_the_code_of_the_first(tmp_path):
+    pytest.importorskip("numba")
+    cache = tmp_path / "cache"
+    options = load_material().save(tmp_path, 20)
+    written = []
+    for _ in range(2):
+        answer = in_new_process(
+            "first_call", {"NUMBA_CACHE_DIR": str(cache)},
+            folder=str(tmp_path), count=20, options=options,
+        )  # fmt: skip
+        assert set(answer) == {"seconds", "processor", "second"}
+        files = [file for file in cache.rglob("*") if file.is_file()]
+        written.append({file.name: file.stat().st_mtime_ns for file in files})
+    assert written[0] and written[1] == written[0]
+
+
+@needs_proc
+def test_memory_is_beyond_image_and_output():
+    peak, once = rows_of("memory").values()
+    assert peak.unit == once.unit == "MB"
+    assert peak.result.median < 100
+    assert once.result.median > 1
+
+
+@needs_proc
+def test_module_memory_is_measured_apart():
+    pytest.importorskip("kornia")
+    answer = in_new_process("module_memory", rival=False, gradients=True, patch_size=32, batch=512)
+    # The gradient of the patches alone has 2 MB.
+    assert 2e6 < answer["peak"] < 2e9
+
+
+def test_a_new_process_says_what_went_wrong():
+    with pytest.raises(RuntimeError, match="first_call failed in a new process: FileNotFoundError"):
+        in_new_process("first_call", folder="nowhere", count=1, options={})
+
+
+def test_stages_add_up_to_the_fused_path():
+    pytest.importorskip("numba")
+    from kd_cv.bench.stages import operations, truncated
+    from kd_cv.descriptor.engine import describe_frames
+    from kd_cv.descriptor.frames import from_keypoints
+    from kd_cv.descriptor.fused import STAGES
+
+    material = load_material()
+    for P in (31, 32):
+        kd = material.descriptor(P)
+        frames = from_keypoints(material.keypoints(50))
+        describe, _ = truncated(material.image, frames, kd)
+        expected = describe_frames(
+            material.image,
+            frames,
+            kd.spec,
+            magnification=kd.settings.magnification,
+            projection=kd.projection,
+        )
+        assert not describe(len(STAGES) - 1).any()
+        np.testing.assert_array_equal(describe(len(STAGES)), expected)
+        assert tuple(operations(kd.spec, 128)) == STAGES
+
+
+def test_stages_have_a_floor_each():
+    pytest.importorskip("numba")
+    rows = rows_of("stages")
+    product = rows["P = 32: product"]
+    assert "229,376 operations" in product.note
+    rate = rows["float32 matrix product, 1 thread"].result.median
+    assert product.against.median == pytest.approx(229_376 / (rate * 1e9))
+    assert len(rows) == 1 + 2 * 12
+
+
+def test_turns_are_taken_forwards_and_backwards():
+    order = []
+    works = {name: lambda name=name: order.append(name) for name in "ab"}
+    times = take_turns(works, rounds=3)
+    assert "".join(order) == "ab" + "abbaab"
+    assert all(len(values) == 3 for values in times.values())
+
+
+def test_threads_are_given_back_after_an_error():
+    before = cv2.getNumThreads()
+    with pytest.raises(ZeroDivisionError), threads(1):
+        assert cv2.getNumThreads() == 1
+        raise ZeroDivisionError
+    assert cv2.getNumThreads() == before
+
+
+def test_targets_in_both_directions():
+    result = Spread.of([1.0, 2.0, 30.0])
+    assert (result.median, Target(2.0).met(result), Target(2.1).met(result)) == (2.0, True, False)
+    assert Target(2.0, at_most=True).met(result) and not Target(1.9, at_most=True).met(result)
+
+
+def test_the_table_shows_units_targets_and_why_a_section_is_missing():
+    row = Row(
+        "speed", Spread(4.2, 4.0, 4.5), against=Spread.of([0.0123]), ours=Spread.of([2.9e-3]),
+        target=Target(5.0),
+    )  # fmt: skip
+    parts = (Part("one", "title", (row,)), Part("two", "title", skipped="no such extra"))
+    report = Report({"machine": "m"}, parts)
+    shown = next(line for line in str(report).splitlines() if "speed" in line)
+    assert " ".join(shown.split()) == "speed 12.3 ms 2.9 ms 4.2 x (4..4.5) >= 5 NO"
+    assert "skipped: no such extra" in str(report) and not report.failed
+    assert report.as_dict()["parts"][0]["rows"][0]["met"] is False
+    assert in_time(2.5e-7) == "0.25 us" and in_time(312.0) == "312 s"
+
+
+def test_a_missing_extra_skips_its_section_only(monkeypatch):
+    monkeypatch.setitem(sys.modules, "kornia.feature", None)
+    monkeypatch.setitem(sys.modules, "kornia", None)
+    kornia, growth = run(TINY, only=["kornia", "growth"]).parts[::-1]
+    assert "pip install 'kd-cv[torch]'" in kornia.skipped and not kornia.rows
+    assert growth.rows and not growth.skipped
+
+
+def test_an_error_ends_its_section_only(monkeypatch):
+    def broken(material, config, say):
+        yield Row("before", Spread.of([1.0]))
+        raise ZeroDivisionError("on purpose")
+
+    monkeypatch.setitem(SECTIONS, "sift", kd_cv.bench.Section("title", broken))
+    report = run(TINY, only=["sift", "growth"])
+    assert report.failed
+    assert [row.name for row in report.parts[0].rows] == ["before"]
+    assert report.parts[0].failed == "ZeroDivisionError: on purpose"
+    assert report.parts[1].rows
+
+
+def test_the_photograph_has_twenty_thousand_keypoints():
+    material = load_material()
+    assert material.image.shape == (1024, 1024)
+    assert len(material.keypoints(20000)) == 20000
+
+
+def test_a_photograph_of_ones_own_with_fewer_keypoints(tmp_path, camera):
+    path = tmp_path / "small.png"
+    cv2.imwrite(str(path), camera[:100, :100])
+    rows = rows_of("sift", image=path)
+    found = len(load_material(path).keypoints(1000))
+    assert found > 0
+    assert all(f"{min(60, found)} key" in name or "30 key" in name for name in rows)
+    cv2.imwrite(str(path), np.zeros((50, 50), np.uint8))
+    with pytest.raises(ValueError, match=r"no keypoint in small\.png"):
+        run(TINY, image=path)
+
+
+def test_the_command_prints_one_object(monkeypatch, capsys):
+    pytest.importorskip("typer")
+    from kd_cv.cli import main
+
+    monkeypatch.setattr(kd_cv.bench, "QUICK", TINY)
+    assert main(["bench", "--quick", "--only", "growth", "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert {"machine", "versions", "threads"} <= set(printed["header"])
+    assert [part["name"] for part in printed["parts"]] == ["growth"]
+    assert main(["bench", "--only", "nothing"]) == 2
+    assert "unknown section 'nothing': expected one of sift" in capsys.readouterr().err

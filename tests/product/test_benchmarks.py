@@ -1,0 +1,72 @@
+"""The scripts in benchmarks/ run, on little, and print the tables they promise."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import cv2
+import pytest
+from collections_of_photographs import photographs
+from skimage import data
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+
+
+def run(script: str, *arguments: object) -> str:
+    command = [sys.executable, str(BENCHMARKS / script), *map(str, arguments)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}  # FAISS's threads wait by spinning
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def rows(text: str) -> list[list[str]]:
+    """The cells of the tables in a text, without the lines under their titles."""
+    lines = [line for line in text.splitlines() if line.startswith("| ")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
+def test_extraction(tmp_path: Path) -> None:
+    pytest.importorskip("h5py")
+    if not Path("/proc/self/task").is_dir():
+        pytest.skip("threads are watched by Linux's /proc")
+    folder = photographs(tmp_path / "images")
+    text = run("extract_bench.py", "--folder", folder, "--images", 8, 12, "--workers", 2)
+    assert "one by one: decode" in text
+    titles, eight, twelve = rows(text)
+    assert titles[:4] == ["images", "images/s", "of ideal", "of 2 x seconds"]
+    assert (eight[0], twelve[0]) == ("8", "12") and len(eight) == len(titles)
+    assert float(eight[1]) > 0 and 100 < float(twelve[-1]) < 4000  # MB
+
+
+def test_retrieval(tmp_path: Path) -> None:
+    for module in ("h5py", "faiss"):
+        pytest.importorskip(module)
+    folder = photographs(tmp_path / "images")
+    text = run("retrieval_bench.py", folder, "--descriptors", 2000, "--queries", 100)
+    _, flat, inverted = rows(text)
+    assert flat[0] == "Flat" and float(flat[-1].rstrip("%")) > 95
+    assert inverted[0] == "IVF128,SQ8" and float(inverted[1]) < float(flat[1])
+    assert "2000 descriptors of 128" in text
+
+
+def test_reconstruction(tmp_path: Path) -> None:
+    for module in ("h5py", "pycolmap"):
+        pytest.importorskip(module)
+    scene = tmp_path / "scenes" / "apart"
+    scene.mkdir(parents=True)
+    for name in ("coffee", "brick"):
+        cv2.imwrite(str(scene / f"{name}.png"), getattr(data, name)()[:200, :200])
+    text = run("colmap_bench.py", tmp_path / "scenes", "--descriptors", "kd", "sift")
+    _, kd, sift = rows(text)
+    assert kd[:4] == ["apart", "kd", "0 of 2", "0"] and sift[:2] == ["apart", "sift"]
+
+
+def test_lafs() -> None:
+    pytest.importorskip("kornia")
+    titles, floats, eight_bits, kornias = rows(run("lafs_bench.py", "--keypoints", 200))
+    assert titles[1:] == ["same nearest neighbour", "worst photograph"]
+    # The float rows are the same numbers; OpenCV's 8-bit pyramid rounds.
+    assert float(floats[2].rstrip("%")) > 99.5 and float(eight_bits[1].rstrip("%")) > 97
+    assert float(kornias[1].rstrip("%")) > 50

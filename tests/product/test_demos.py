@@ -1,0 +1,67 @@
+"""Every demo ends with a picture that shows something."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import cv2
+import pytest
+
+pytest.importorskip("skimage")
+
+DEMOS = sorted((Path(__file__).parents[2] / "demos").glob("*.py"))
+#: What a demo needs beyond the core and scikit-image.
+NEEDS = {"kornia_pipeline": "kornia", "finetune_whitening": "torch", "retrieval": "faiss"}
+
+
+@pytest.mark.parametrize("demo", DEMOS, ids=lambda path: path.stem)
+def test_demo_draws_a_picture(demo, tmp_path):
+    if demo.stem in NEEDS:
+        pytest.importorskip(NEEDS[demo.stem])
+    path = tmp_path / "picture.png"
+    done = subprocess.run(
+        [sys.executable, demo, "--out", path], cwd=tmp_path, capture_output=True, text=True,
+        timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert str(path) in done.stdout, "the last line says where the picture is"
+    picture = cv2.imread(str(path))
+    assert picture is not None and min(picture.shape[:2]) > 200
+    assert picture.std() > 10, "blank"
+
+
+@pytest.mark.parametrize("demo", DEMOS, ids=lambda path: path.stem)
+def test_demo_is_short_enough_to_copy(demo):
+    assert len(demo.read_text().splitlines()) < 80
+
+
+def test_replacing_sift_is_one_line(tmp_path):
+    """The program as it was before, with cv2.SIFT in the place of KDDescriptor, runs too."""
+    source = (DEMOS[0].parent / "replace_sift.py").read_text()
+    line = "\nfeature = KDDescriptor()\n"
+    assert source.count(line) == 1
+    before = source.replace(line, "\nfeature = cv2.SIFT_create()\n")
+    script = tmp_path / "with_sift.py"
+    script.write_text(before)
+    done = subprocess.run(
+        [sys.executable, script, "--out", tmp_path / "sift.png"], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "sift.png").stat().st_size > 10_000
+
+
+@pytest.mark.parametrize("name", ["replace_sift", "find_object", "panorama"])
+def test_photographs_that_have_nothing_in_common(name, tmp_path):
+    from skimage import data
+
+    photos = [tmp_path / "a.png", tmp_path / "b.png"]
+    cv2.imwrite(str(photos[0]), data.grass()[:120, :120])
+    cv2.imwrite(str(photos[1]), data.coins()[:120, :120])
+    script = DEMOS[0].parent / f"{name}.py"
+    done = subprocess.run(
+        [sys.executable, script, *photos, "--out", tmp_path / "out.png"],
+        capture_output=True, text=True,
+    )  # fmt: skip
+    if name != "replace_sift":  # which, as OpenCV does, takes any homography for one
+        assert done.returncode == 1 and not (tmp_path / "out.png").exists()
+    assert "Traceback" not in done.stderr

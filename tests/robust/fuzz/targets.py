@@ -1,0 +1,513 @@
+"""What is fuzzed: one small function for each way that bytes of others come in.
+
+A target takes any bytes. It returns, or raises one of its documented errors; anything else, and a
+result that breaks a promise, is a finding.
+"""
+
+import gzip
+import json
+import os
+import shutil
+import struct
+import tempfile
+import warnings
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from unittest import mock
+
+import cv2
+import numpy as np
+from pieces import (
+    as_json,
+    as_zip,
+    encoded,
+    from_zip,
+    join,
+    split,
+    texture,
+    with_png_checksums,
+    written,
+)
+
+from kd_cv import KDDescriptor
+from kd_cv.io import archive, datasets
+from kd_cv.io.datasets import Scene, View
+from kd_cv.whitening import whitening
+from kd_cv.whitening.whitening import Statistics, Whitening
+
+# Photographs here are small: a header that claims more is refused, and one that means more to the
+# decoder than to the reader is noticed.
+MAX_PIXELS = 2**22
+
+DOCUMENTED = (ValueError, OSError)  # of every reader
+
+
+@dataclass(frozen=True)
+class Target:
+    """A function of bytes, and inputs to start from."""
+
+    run: Callable[[bytes], None]
+    seeds: Callable[[], list[bytes]]
+    allowed: tuple[type[Exception], ...] = DOCUMENTED
+    needs: str | None = None  # a module
+
+    def check(self, data: bytes) -> bool:
+        """Whether the input was taken (True) or refused as documented (False)."""
+        try:
+            with warnings.catch_warnings(), mock.patch.object(datasets, "MAX_PIXELS", MAX_PIXELS):
+                warnings.simplefilter("ignore")
+                self.run(data)
+        except self.allowed as error:
+            if _of_memory(error):
+                raise AssertionError(f"refused only after memory had run out: {error}") from error
+            return False
+        return True
+
+
+def _of_memory(error: BaseException | None) -> bool:
+    while error is not None:
+        if isinstance(error, MemoryError) or "nsufficient memory" in str(error):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+@contextmanager
+def folder() -> Iterator[Path]:
+    path = Path(tempfile.mkdtemp(prefix="kd_cv-fuzz-"))
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path)
+
+
+def _mode(data: bytes) -> tuple[int, bytes]:
+    """The first byte, which chooses how the rest is taken, and the rest."""
+    return (data[0] if data else 0), data[1:]
+
+
+# ------------------------------------------------------------------------------------ fitted files
+
+
+def weights(data: bytes) -> None:
+    """A file of matrices or statistics: as it is (even), or with right checksums (odd)."""
+    mode, data = _mode(data)
+    content = as_zip(_signed(data)) if mode & 1 else data
+    with folder() as here:
+        path = here / "w.npz"
+        path.write_bytes(content)
+        if mode & 2:
+            statistics = Statistics.load(path)
+            assert statistics.C.shape == (statistics.dim, statistics.dim) or not statistics.count
+            return
+        for fitted in whitening.load(path).values():
+            for variant in whitening.VARIANTS:
+                if fitted.has(variant):
+                    mu, A = fitted.projection(variant)
+                    assert A.shape == (fitted.dim, fitted.max_dim) and mu.shape == (fitted.dim,)
+                    assert np.isfinite(A).all()
+
+
+def _signed(data: bytes) -> bytes:
+    """The pieces of a file with the checksum that its arrays and its text ask for, if there is one.
+
+    What is wrong with the others is for the reader to say.
+    """
+    pieces = split(data, 64)
+    members = dict(zip(pieces[::2], pieces[1::2], strict=True))
+    with suppress(Exception):
+        meta = json.loads(members[b"meta.json"])
+        arrays = {
+            name.decode("latin-1").removesuffix(".npy"): archive.array_from_npy("", members[name])
+            for name in members
+            if name not in (b"meta.json", b"")
+        }
+        meta["sha256"] = archive._checksum(arrays, {k: meta[k] for k in meta if k != "sha256"})
+        members[b"meta.json"] = as_json(meta)
+    return join(*(piece for member in members.items() for piece in member))
+
+
+def _weights_seeds() -> list[bytes]:
+    X = np.random.default_rng(0).normal(size=(40, 3))
+    statistics = Statistics(3).update(X, [[0, 1], [2, 3], [4, 5], [6, 7]])
+    fitted = Whitening.fit(statistics, provenance={"set": "noise"})
+    entries = {("polar", 32): fitted, ("cart", 64): Whitening.fit(Statistics(3).update(X))}
+    matrices = written("w.npz", lambda path: whitening.save(path, entries))
+    sums = written("s.npz", statistics.save)
+    return [
+        b"\0" + matrices,
+        b"\1" + from_zip(matrices),
+        b"\2" + sums,
+        b"\3" + from_zip(sums),
+    ]
+
+
+def pth(data: bytes) -> None:
+    """The authors' matrices: as they are (even), or as a sound zip file (odd)."""
+    mode, data = _mode(data)
+    with folder() as here:
+        path = here / "w.pth"
+        path.write_bytes(as_zip(data) if mode & 1 else data)
+        fitted = whitening.load_pth(path)
+        assert np.isfinite(fitted.projection("w")[1]).all()
+
+
+def _pth_seeds() -> list[bytes]:
+    import torch
+
+    part = {"mean": torch.zeros(3), "eigvecs": torch.eye(3), "eigvals": torch.ones(3)}
+    models = {"liberty": {"pca": part, "lw": part}}
+    new = written("w.pth", lambda path: torch.save(models, path))
+    old = written(
+        "w.pth", lambda path: torch.save(models, path, _use_new_zipfile_serialization=False)
+    )
+    return [b"\0" + new, b"\1" + from_zip(new), b"\0" + old]
+
+
+def scene(data: bytes) -> None:
+    """A scene: as it is (even), or as a sound zip file (odd), stored or compressed."""
+    mode, data = _mode(data)
+    kinds = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)
+    with folder() as here:
+        path = here / "s.npz"
+        path.write_bytes(as_zip(data, kinds[mode // 2 % 4]) if mode & 1 else data)
+        loaded = Scene.load(path, here)
+        for view in loaded.views:
+            if isinstance(view.image, Path):
+                assert view.image.resolve().is_relative_to(here.resolve()), view.image
+        loaded.all_pairs()
+
+
+def _scene_seeds() -> list[bytes]:
+    frames = np.array([[3.0, 4, 2, 0], [5, 6, 2, 90]])
+    with folder() as here:
+        stored = View(texture(4, 5), frames, np.array([0, 1]))
+        named = View(here / "a.png", frames[:1], np.array([1]))
+        whole = Scene("s", (stored, named))
+        data = written("s.npz", lambda path: whole.save(path, here))
+    return [b"\0" + data, b"\1" + from_zip(data), b"\3" + from_zip(data)]
+
+
+# ------------------------------------------------------------------------------------- public sets
+
+
+def phototourism(data: bytes) -> None:
+    """A sheet, info.txt and m50 file."""
+    mode, data = _mode(data)
+    sheet, info, m50 = split(data, 3)
+    with folder() as here:
+        (here / "patches0000.bmp").write_bytes(with_png_checksums(sheet) if mode & 1 else sheet)
+        if info:
+            (here / "info.txt").write_bytes(info)
+        if m50:
+            (here / "m50_2_2_0.txt").write_bytes(m50)
+        read = datasets.read_phototourism(here)
+        assert read.patches.shape == (len(read), 64, 64)
+        read.matching_pairs()
+
+
+def _phototourism_seeds() -> list[bytes]:
+    sheet = np.zeros((1024, 1024), np.uint8)
+    sheet[:64, :256] = texture(64, 256)
+    png = encoded(sheet, ".png", cv2.IMWRITE_PNG_COMPRESSION, 9)
+    info, m50 = b"0 0\n0 0\n1 0\n1 0\n", b"0 0 0 1 0 0 0\n0 0 0 2 1 0 0\n"
+    return [b"\0" + join(png, info, m50), b"\1" + join(png, info, m50), b"\0" + join(png, b"", b"")]
+
+
+def hpatches(data: bytes) -> None:
+    """Two strips of the release, and a sequence: two images and a homography."""
+    mode, data = _mode(data)
+    first, second, H = split(data, 3)
+    if mode & 1:
+        first, second = with_png_checksums(first), with_png_checksums(second)
+    with folder() as here:
+        (here / "1.png").write_bytes(first)
+        (here / "2.png").write_bytes(second)
+        (here / "H_1_2").write_bytes(H)
+        (here / "ref.png").write_bytes(first)
+        (here / "e1.png").write_bytes(second)
+        if mode & 2:
+            strips = datasets.read_hpatches_strips(here)
+            assert strips["ref"].shape == strips["e1"].shape
+            assert strips["ref"].shape[1:] == (65, 65)
+            return
+        read = datasets.read_sequence(here)
+        assert np.isfinite(np.linalg.inv(read.H_1tok[1])).all()
+        for path in read.images:
+            datasets.read_gray(path)
+
+
+def _hpatches_seeds() -> list[bytes]:
+    strip = encoded(texture(130, 65), ".png")
+    H = b"1 0.1 3\n-0.1 1 2\n1e-4 0 1\n"
+    return [bytes([mode]) + join(strip, strip, H) for mode in range(4)]
+
+
+# ------------------------------------------------------------------------------------------ images
+
+
+def image(data: bytes) -> None:
+    """A photograph; a PNG with right checksums if the first byte is odd."""
+    mode, data = _mode(data)
+    if mode & 1:
+        data = with_png_checksums(data)
+    with folder() as here:
+        path = here / "i"
+        path.write_bytes(data)
+        _agree(data)
+        assert datasets.read_gray(path).size <= datasets.MAX_PIXELS
+
+
+def _agree(data: bytes) -> None:
+    """What is decoded has the size that was read from the header, or the limit is worth nothing."""
+    size = datasets._image_size(data)
+    if size is None or not 0 < size[0] * size[1] <= datasets.MAX_PIXELS:
+        return
+    flags = cv2.IMREAD_GRAYSCALE | cv2.IMREAD_IGNORE_ORIENTATION
+    try:
+        decoded = cv2.imdecode(np.frombuffer(data, np.uint8), flags)
+    except cv2.error:
+        return
+    assert decoded is None or decoded.shape == size[::-1], f"{decoded.shape} for {size}"
+
+
+def _image_seeds() -> list[bytes]:
+    gray = texture(12, 10)
+    colour = np.dstack([gray, gray.T.reshape(12, 10), 255 - gray])
+    progressive = (cv2.IMWRITE_JPEG_PROGRESSIVE, 1)
+    files = [
+        encoded(gray, ".png"), encoded(colour, ".png"),
+        encoded(gray.astype(np.uint16) * 257, ".png"),
+        encoded(gray, ".jpg"), encoded(colour, ".jpg"), encoded(colour, ".jpg", *progressive),
+        encoded(gray, ".bmp"), encoded(colour, ".bmp"),
+        encoded(gray, ".pgm"), encoded(colour, ".ppm"),
+        b"P2 # a comment\n4 2\n255\n" + b"7 " * 8, b"P3\n2 2\n255\n" + b"9 " * 12,
+        encoded(colour, ".tiff"), encoded(colour, ".webp"),
+    ]  # fmt: skip
+    return [bytes([not k % 2]) + data for k, data in enumerate(files)]
+
+
+# -------------------------------------------------------------------------------------- collections
+
+
+def listed(data: bytes) -> None:
+    """A list of images, extracted: nothing may be written but the output."""
+    from kd_cv.collection.extract import Extraction, extract, reading
+
+    with folder() as here:
+        images, out = here / "images", here / "out"
+        images.mkdir()
+        out.mkdir()
+        for name in ("a.png", "b.pgm"):
+            (images / name).write_bytes(encoded(texture(24, 30), Path(name).suffix))
+        (images / "list.txt").write_bytes(data)
+        try:
+            settings = Extraction("sift", max_keypoints=4)
+            extract(images / "list.txt", out / "f.h5", settings, workers=1)
+            with reading(out / "f.h5") as stored:
+                for name in stored:
+                    assert (images / name).resolve().is_relative_to(images.resolve()), name
+        finally:
+            assert sorted(os.listdir(here)) == ["images", "out"]
+            assert sorted(os.listdir(images)) == ["a.png", "b.pgm", "list.txt"]
+            assert set(os.listdir(out)) <= {"f.h5", "f.h5.partial"}
+
+
+def _listed_seeds() -> list[bytes]:
+    return [
+        b"a.png\nb.pgm\n", b"# two\r\n\r\n./a.png\r\nb.pgm", b"../a.png\n", b"/a.png\n",
+        b"sub/../../a.png\na.png\n", b"a.png/keypoints\na.png\nabsent.png\n",
+    ]  # fmt: skip
+
+
+def features(data: bytes) -> None:
+    """A feature file: as it is (even), or a sound HDF5 file of strange content (odd)."""
+    from kd_cv.collection.extract import reading
+
+    mode, data = _mode(data)
+    with folder() as here:
+        path = here / "f.h5"
+        if mode & 1:
+            _strange_hdf5(path, data)
+        else:
+            path.write_bytes(data)
+        with reading(path) as stored:
+            assert stored.descriptor in ("kd", "sift", "rootsift")
+            for name in stored:
+                own = stored[name]
+                n = stored.count(name)
+                assert own.frames.shape == (n, 4) and own.scores.shape == (n,)
+                assert own.descriptors.shape[0] == n and own.descriptors.dtype == np.float32
+                assert (here / name).resolve().is_relative_to(here.resolve()), name
+
+
+SOUND = {
+    "keypoints": np.ones((3, 2), np.float32),
+    "descriptors": np.full((8, 3), 0.25, np.float16),
+    "scores": np.ones(3, np.float32),
+    "scales": np.ones(3, np.float32),
+    "oris": np.zeros(3, np.float32),
+    "image_size": np.array([30, 24]),
+}
+
+
+def _strange_hdf5(path: Path, data: bytes) -> None:
+    """A file like those of `extract`, each of its parts as a byte of the data chooses."""
+    import h5py
+
+    choices = iter(data)
+    names = ("a.png", "sub/b.png", "../c.png", "a.png/../d", "..", "x" * 300, "é\n\x1b[2J")
+    settings = ('{"descriptor": "sift"}', "{}", "[" * 100000, "7", '{"descriptor": {}}', b"\xff", 3)
+    with h5py.File(path, "w") as file:
+        file.attrs["kd_cv"] = settings[next(choices, 0) % len(settings)]
+        for _ in range(next(choices, 1) % 3 + 1):
+            try:
+                group = file.require_group(names[next(choices, 0) % len(names)])
+                for key, value in SOUND.items():
+                    _strange_member(group, key, value, next(choices, 0))
+            except (ValueError, TypeError, OSError, KeyError, RuntimeError):
+                continue  # HDF5 would not write it
+
+
+def _strange_member(group: object, key: str, value: np.ndarray, choice: int) -> None:
+    import h5py
+
+    kind = choice % 20
+    if kind < 4:
+        group[key] = value
+    elif kind == 4:
+        return
+    elif kind == 5:
+        group.create_group(key)
+    elif kind == 6:
+        group.create_dataset(key, (2**31, *value.shape[1:]), "f4", chunks=True)
+    elif kind == 7:
+        group[key] = np.zeros((0, *value.shape[1:]), value.dtype)
+    elif kind == 8:
+        group[key] = value[..., None]
+    elif kind == 9:
+        group[key] = float("nan")
+    elif kind == 10:
+        group[key] = "text"
+    elif kind == 11:
+        group[key] = np.array([(1, 2.0)] * 3, [("a", "i4"), ("b", "f8")])
+    elif kind == 12:
+        group[key] = h5py.SoftLink("/" + key)
+    elif kind == 13:
+        group[key] = h5py.ExternalLink("/etc/passwd", "/")
+    elif kind == 14:
+        group[key] = np.full(value.shape, np.nan, np.float32)
+    elif kind == 15:
+        group[key] = value.astype(np.int64) - 2**62
+    elif kind == 16:
+        group[key] = h5py.Empty("f")
+    elif kind == 17:
+        group.create_dataset(key, value.shape, "f4", external=[("/etc/passwd", 0, 64)])
+    elif kind == 18:
+        group[key] = np.concatenate([value, value], axis=-1)
+    else:
+        group.create_dataset(key, (2**12, 2**12), "f4", compression="gzip", fillvalue=1.0)
+
+
+def _features_seeds() -> list[bytes]:
+    with folder() as here:
+        path = here / "f.h5"
+        _strange_hdf5(path, bytes(20))
+        sound = path.read_bytes()
+    strange = [
+        bytes([1, 0, 0, 0, *(kind if member == at else 0 for member in range(len(SOUND)))])
+        for kind in range(4, 20)
+        for at in (0, 1)
+    ]
+    return [b"\0" + sound, *strange, *(bytes([1, kind, 1, kind, 0]) for kind in range(7))]
+
+
+# --------------------------------------------------------------------------- settings and keypoints
+
+SUFFIXES = (".yml", ".xml", ".json", ".yml.gz", ".txt")
+
+
+def settings(data: bytes) -> None:
+    """A file of a descriptor's settings."""
+    mode, data = _mode(data)
+    with folder() as here:
+        path = here / f"s{SUFFIXES[mode % len(SUFFIXES)]}"
+        path.write_bytes(gzip.compress(data, 1) if mode & 0x80 else data)
+        kd = KDDescriptor(patch_size=16, whitening=None)
+        try:
+            kd.read(path)
+        except DOCUMENTED:
+            assert kd.settings.patch_size == 16  # a read that fails changes nothing
+            raise
+        assert kd.descriptorSize() >= 1
+        kd.write(path)
+
+
+def _settings_seeds() -> list[bytes]:
+    kd = KDDescriptor(patch_size=32, scales=2, upright=True)
+    seeds = [
+        bytes([mode]) + written(f"s{suffix}", kd.write) for mode, suffix in enumerate(SUFFIXES[:4])
+    ]
+    return [*seeds, b"\0%YAML:1.0\n---\n" + b"a: &a [*a, *a]\n" * 3]
+
+
+_IMAGE = texture(40, 48)
+_DESCRIPTORS = (
+    KDDescriptor(),
+    KDDescriptor(patch_size=16, scales=3, drop=True),
+    KDDescriptor(whitening=None, upright=True),
+    KDDescriptor(magnification="sift", descriptor_type=cv2.CV_8U),
+)
+
+
+def keypoints(data: bytes) -> None:
+    """Keypoints of any floats: a row each, finite, of norm 1 or 0; nothing is raised."""
+    mode, data = _mode(data)
+    kd = _DESCRIPTORS[mode % len(_DESCRIPTORS)]
+    points = [
+        cv2.KeyPoint(x, y, size, angle, response, octave)
+        for x, y, size, angle, response, octave in struct.iter_unpack(
+            "<5fi", data[: len(data) // 24 * 24]
+        )
+    ][:64]
+    seen = _IMAGE if mode & 4 else _IMAGE.astype(np.float32) / 255
+    copies, rows = kd.compute(seen, points)
+    if rows is None:
+        assert not copies
+        return
+    assert len(copies) == len(rows) and (kd.settings.drop or len(rows) == len(points))
+    if rows.dtype == np.float32:
+        norms = np.linalg.norm(rows, axis=1)
+        assert np.isfinite(rows).all()
+        assert (np.isclose(norms, 1, atol=1e-4) | (norms == 0)).all(), norms
+    alone = [kd.compute(seen, [point])[1] for point in copies[:3]]
+    for row, same in zip(rows, alone, strict=False):
+        assert (row == same[0]).all()
+
+
+def _keypoints_seeds() -> list[bytes]:
+    inf, nan, tiny, huge = float("inf"), float("nan"), 1e-45, 3.4e38
+    rows = [
+        (20, 20, 3, 45, 1, 0), (0, 0, 8, -1, 1, 0), (20, 20, nan, 0, 1, 0), (inf, 3, 4, 0, 1, 0),
+        (20, 20, tiny, 0, 1, 0), (20, 20, huge, 0, 1, 0), (20, 20, 4, huge, 1, 0),
+        (huge, -huge, huge, 0, 1, 0), (-1e7, 20, 1e7, 10, nan, -1), (20.5, 20.5, 1e5, 0, 1, 0),
+    ]  # fmt: skip
+    packed = b"".join(struct.pack("<5fi", *row) for row in rows)
+    return [bytes([mode]) + packed for mode in range(8)]
+
+
+TARGETS = {
+    "weights": Target(weights, _weights_seeds),
+    "pth": Target(pth, _pth_seeds, needs="torch"),
+    "scene": Target(scene, _scene_seeds),
+    "phototourism": Target(phototourism, _phototourism_seeds),
+    "hpatches": Target(hpatches, _hpatches_seeds),
+    "image": Target(image, _image_seeds),
+    "list": Target(listed, _listed_seeds, needs="h5py"),
+    "features": Target(features, _features_seeds, needs="h5py"),
+    "settings": Target(settings, _settings_seeds),
+    "keypoints": Target(keypoints, _keypoints_seeds, allowed=()),
+}

@@ -1,0 +1,170 @@
+"""A real local cluster of two processes, one of which is killed in the middle of the run."""
+
+import json
+import os
+import pickle
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from collections_of_photographs import SMALL, photographs, whole_parts
+from skimage import data
+
+from kd_cv import KDDescriptor
+from kd_cv.cli import main
+from kd_cv.collection import cluster, extract
+from kd_cv.collection.extract import Extraction
+from kd_cv.descriptor.frames import as_gray, from_keypoints, to_keypoints
+from kd_cv.fit import fit_photos
+from kd_cv.io.datasets import Scene, View
+from kd_cv.whitening.whitening import Statistics, Whitening, save
+
+distributed = pytest.importorskip("distributed")
+pytest.importorskip("h5py")
+pytest.importorskip("threadpoolctl")
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Any]:
+    with cluster.connected(workers=2) as client:
+        assert len(client.nthreads()) == 2
+        yield client
+
+
+def kill_one(client: Any) -> None:
+    pids = client.run(os.getpid)
+    os.kill(next(iter(pids.values())), signal.SIGKILL)
+
+
+def test_extraction_survives_a_lost_worker(client: Any, tmp_path: Path) -> None:
+    folder = photographs(tmp_path / "images", count=40, side=128)
+    (folder / "broken.jpg").write_text("no picture")
+    output = tmp_path / "cluster.h5"
+
+    def kill() -> None:
+        while whole_parts(output) < 3:
+            time.sleep(0.002)
+        killed_at.append(whole_parts(output))
+        kill_one(client)
+
+    killed_at: list[int] = []
+    killer = threading.Thread(target=kill)
+    killer.start()
+    summary = cluster.extract(folder, output, SMALL, client=client)
+    killer.join()
+    assert killed_at[0] < 40
+    assert summary.done + summary.kept == 40 and list(summary.skipped) == ["broken.jpg"]
+    extract.extract(folder, tmp_path / "one.h5", SMALL)
+    assert output.read_bytes() == (tmp_path / "one.h5").read_bytes()
+
+
+def test_statistics_survive_a_lost_worker(client: Any) -> None:
+    scenes = [scene(name, i) for i, name in enumerate(("astronaut", "coffee", "brick") * 5)]
+    kd = KDDescriptor(whitening=None, scales=2)
+    alone = cluster.fit_statistics(scenes, kd)
+    killed: list[int] = []
+
+    class Deadly(list):  # type: ignore[type-arg]
+        """The scenes; taking the tenth, when some are finished and others under way, kills."""
+
+        def __iter__(self) -> Iterator[Any]:
+            for i in range(len(self)):
+                if i == 10:
+                    kill_one(client)
+                    killed.append(i)
+                yield self[i]
+
+    together = cluster.fit_statistics(Deadly(scenes), kd, client=client)
+    assert killed == [10]
+    for name in ("count", "pair_count", "mean", "C", "C_M"):
+        assert np.array_equal(getattr(alone, name), getattr(together, name)), name
+    assert alone.count > 2000 and alone.pair_count > 1000
+    rows = Whitening.fit(alone).projection("ws", 64)[1]
+    assert np.array_equal(rows, Whitening.fit(together).projection("ws", 64)[1])
+
+
+def test_matrices_are_those_of_one_process(client: Any, tmp_path: Path) -> None:
+    """From photographs to the file of matrices, bit for bit; what cannot be read is said here."""
+    folder = photographs(tmp_path / "images", count=12, side=200)
+    (folder / "broken.jpg").write_text("no picture")
+    told: list[str] = []
+    for name, run in (("one", cluster.one_by_one), ("cluster", cluster.in_order(client))):
+        with pytest.warns(UserWarning, match="photograph skipped.*broken"):
+            entries = fit_photos(
+                folder, kernels=["cart"], max_keypoints=200, run=run, progress=told.append
+            )
+        save(tmp_path / f"{name}.npz", entries)
+    assert (tmp_path / "one.npz").read_bytes() == (tmp_path / "cluster.npz").read_bytes()
+    assert len(told) == 24 and told[:12] == told[12:]
+    assert entries["cart", 32].provenance["pairs"] > 500
+
+
+def test_commands_on_a_scheduler(
+    client: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("typer")
+    folder = photographs(tmp_path / "images", count=12, side=256)
+    there = ["--scheduler", client.scheduler.address]
+    output = tmp_path / "mine.npz"
+    assert main(["fit", str(folder), "-o", str(output), *there, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["provenance"]["fitted_on"] == "10 photographs" and output.is_file()
+    features = tmp_path / "features.h5"
+    command = ["extract", str(folder), "-o", str(features), "--weights", str(output)]
+    assert main([*command, *there, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["done"] == 12
+    assert main(["fit", str(folder), "-o", str(output), "--workers", "2"]) == 2
+    assert "--workers is for --scheduler local" in capsys.readouterr().err
+
+
+def scene(name: str, shift: int) -> Scene:
+    """A photograph and its copy moved by `shift`, with keypoints of which the last is outside."""
+    gray = as_gray(getattr(data, name)()[:256, :256])
+    frames = from_keypoints(KDDescriptor(whitening=None).detect(gray))[:200]
+    frames = np.concatenate([frames, [[9000, 9000, 5, 0]]])
+    ids = np.arange(len(frames))
+    moved = frames + [shift, 0, 0, 0]
+    return Scene(name, (View(gray, frames, ids), View(np.roll(gray, shift, axis=1), moved, ids)))
+
+
+def test_statistics_are_those_of_the_descriptors() -> None:
+    one = scene("coffee", 3)
+    kd = KDDescriptor(whitening=None)
+    rows = [
+        kd.compute(v.image, to_keypoints(v.frames))[1][:-1] for v in one.views
+    ]  # the last is outside
+    n = len(rows[0])
+    expected = Statistics(238)
+    expected.update(np.concatenate(rows), np.stack([np.arange(n), n + np.arange(n)], axis=1))
+    found = cluster.fit_statistics([one])
+    assert (found.count, found.pair_count) == (2 * n, n)
+    assert np.allclose(found.C, expected.C, atol=1e-6)
+    assert np.allclose(found.C_M, expected.C_M, atol=1e-6)
+
+
+def test_scene_files(tmp_path: Path) -> None:
+    one = scene("brick", 2)
+    one.save(tmp_path / "scene.npz", tmp_path)
+    stored = cluster.fit_statistics([(tmp_path / "scene.npz", tmp_path)])
+    assert np.array_equal(stored.C, cluster.fit_statistics([one]).C)
+
+
+def test_wrong_arguments() -> None:
+    with (
+        pytest.raises(ValueError, match="its own workers"),
+        cluster.connected("tcp://a:1", workers=2),
+    ):
+        pass
+    with pytest.raises(ValueError, match="at least 1"), cluster.connected(workers=0):
+        pass
+
+
+def test_what_is_sent_to_workers(tmp_path: Path) -> None:
+    extraction = Extraction("rootsift", 100)
+    assert extraction.feature is not None  # which itself cannot be sent
+    assert pickle.loads(pickle.dumps(extraction)) == extraction

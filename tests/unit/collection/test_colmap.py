@@ -1,0 +1,316 @@
+"""COLMAP: bytes that its matchers understand, its coordinates, and a whole reconstruction."""
+
+import itertools
+import json
+import shutil
+from contextlib import closing
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+from collections_of_photographs import RAW, whitened
+from skimage import data
+
+from kd_cv.cli import main
+from kd_cv.collection import colmap
+from kd_cv.collection.colmap import (
+    Row,
+    as_colmap_bytes,
+    compare,
+    match_database,
+    read_pairs,
+    reconstruct,
+    sift_bytes,
+    table,
+    write_database,
+)
+from kd_cv.collection.extract import Extraction, extract, reading
+from kd_cv.feature2d import as_uint8
+from kd_cv.matching import match_descriptors, root
+
+pycolmap = pytest.importorskip("pycolmap")
+pytest.importorskip("h5py")
+
+WIDTH, HEIGHT = 480, 360
+
+
+def corner(folder: Path, views: int = 5) -> Path:
+    """Photographs of the corner of a room, whose two walls show pictures, from several places."""
+    folder.mkdir(parents=True)
+    walls = [cv2.resize(image, (600, 450)) for image in (data.astronaut(), data.coffee())]
+    # Corners of the picture on the walls z = 4 and x = 3, clockwise from the top left.
+    places = np.float64(
+        [
+            [[-3, -2.2, 4], [3, -2.2, 4], [3, 2.2, 4], [-3, 2.2, 4]],
+            [[3, -2.2, 4], [3, -2.2, -1], [3, 2.2, -1], [3, 2.2, 4]],
+        ]
+    )
+    K = np.array([[420, 0, WIDTH / 2], [0, 420, HEIGHT / 2], [0, 0, 1.0]])
+    texture = np.float32([[0, 0], [599, 0], [599, 449], [0, 449]])
+    for i, step in enumerate(np.linspace(-1, 1, views)):
+        R, _ = cv2.Rodrigues(np.array([0.02 * step, 0.45 - 0.08 * step, 0.03 * step]))
+        centre = np.array([1.4 * step - 0.6, 0.6 * step**2, -1.2 + 0.6 * step])
+        canvas = np.full((HEIGHT, WIDTH, 3), 90, np.uint8)
+        for wall, place in zip(walls, places, strict=True):
+            x = (place - centre) @ R @ K.T
+            assert (x[:, 2] > 0.2).all()
+            H = cv2.getPerspectiveTransform(texture, np.float32(x[:, :2] / x[:, 2:]))
+            cv2.warpPerspective(
+                wall, H, (WIDTH, HEIGHT), dst=canvas, borderMode=cv2.BORDER_TRANSPARENT
+            )
+        cv2.imwrite(str(folder / f"{i}.png"), canvas)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def room(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return corner(tmp_path_factory.mktemp("room") / "images")
+
+
+def unit_rows(count: int, dim: int = 128) -> np.ndarray:
+    rows = np.random.default_rng(0).normal(size=(count, dim)).astype(np.float32)
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+def test_bytes_keep_distances_and_angles() -> None:
+    rows = unit_rows(400, 127)
+    data = as_colmap_bytes(rows).astype(np.float64)
+    assert data.shape == (400, 128)
+    assert np.abs(np.linalg.norm(data, axis=1) - 512).max() < 2
+    a = np.sqrt(512**2 - 128 * 42**2)
+    cosine = rows @ rows.T
+    by_angle = np.abs((data @ data.T - 128 * 42**2) / a**2 - cosine)
+    distance = np.linalg.norm(data[:, None] - data, axis=2) / a
+    by_distance = np.abs(distance - np.sqrt(np.maximum(0, 2 - 2 * cosine)))
+    # Rounding and clipping are all that is lost.
+    assert by_angle.mean() < 0.02 and by_angle.max() < 0.15
+    assert by_distance.mean() < 0.02 and by_distance.max() < 0.1
+
+
+def test_bytes_of_other_dimensions() -> None:
+    full = unit_rows(50)
+    kept = full[:, :127] / np.linalg.norm(full[:, :127], axis=1, keepdims=True)
+    assert np.array_equal(as_colmap_bytes(full), as_colmap_bytes(kept))
+    assert as_colmap_bytes(unit_rows(5, 32)).shape == (5, 128)
+    assert not as_colmap_bytes(np.zeros((2, 128), np.float32)).any()
+    assert as_colmap_bytes(np.zeros((0, 128), np.float32)).shape == (0, 128)
+    with pytest.raises(ValueError, match="at most 128 dimensions"):
+        as_colmap_bytes(unit_rows(3, 238))
+
+
+def test_sift_bytes() -> None:
+    image = cv2.cvtColor(data.coffee(), cv2.COLOR_RGB2GRAY)
+    _, rows = cv2.SIFT_create(100).detectAndCompute(image, None)
+    assert np.array_equal(sift_bytes(rows, "sift"), rows)
+    norms = np.linalg.norm(sift_bytes(root(rows), "rootsift").astype(float), axis=1)
+    assert np.abs(norms - 512).max() < 8
+
+
+def colmap_matches(rows: list[np.ndarray], folder: Path, brute_force: bool) -> np.ndarray:
+    """What COLMAP's own matcher makes of the bytes of two images."""
+    folder.mkdir()
+    database = pycolmap.Database.open(folder / "database.db")
+    camera = pycolmap.Camera(model="SIMPLE_PINHOLE", width=100, height=100, params=[90, 50, 50])
+    camera_id = database.write_camera(camera)
+    ids = []
+    for i, own in enumerate(rows):
+        ids.append(database.write_image(pycolmap.Image(name=f"{i}", camera_id=camera_id)))
+        database.write_keypoints(ids[-1], np.zeros((len(own), 2), np.float32))
+        kind = pycolmap.FeatureExtractorType.SIFT
+        database.write_descriptors(ids[-1], pycolmap.FeatureDescriptors(kind, own))
+    database.close()
+    options = pycolmap.FeatureMatchingOptions()
+    options.sift.cpu_brute_force_matcher = brute_force
+    options.skip_geometric_verification = True
+    pycolmap.match_exhaustive(
+        folder / "database.db", matching_options=options, device=pycolmap.Device.cpu
+    )
+    database = pycolmap.Database.open(folder / "database.db")
+    matches = database.read_matches(*ids)
+    database.close()
+    return matches
+
+
+def test_colmap_matches_our_bytes(room: Path, tmp_path: Path) -> None:
+    """By L2 distance and by angle; an offset of 128 gives nothing by angle."""
+    kd = whitened()
+    rows = [kd.detectAndCompute(cv2.imread(str(room / f"{i}.png")), None)[1] for i in (1, 2)]
+    wanted = {tuple(m) for m in match_descriptors(*rows, ratio=0.8)[0].tolist()}
+    assert len(wanted) > 100
+    for brute_force in (False, True):
+        found = colmap_matches(
+            [as_colmap_bytes(r) for r in rows], tmp_path / f"{brute_force}", brute_force
+        )
+        common = wanted & {tuple(m) for m in found.tolist()}
+        assert len(common) > 0.85 * len(wanted)
+        assert len(common) > 0.95 * len(found)
+    assert len(colmap_matches([as_uint8(r) for r in rows], tmp_path / "offset", True)) == 0
+
+
+def test_database_has_colmap_coordinates(room: Path, tmp_path: Path) -> None:
+    features = tmp_path / "features.h5"
+    extract(room, features, Extraction(whitened(), 300))
+    ids = write_database(features, room, tmp_path / "database.db", camera="single")
+    assert sorted(ids) == [f"{i}.png" for i in range(5)]
+    database = pycolmap.Database.open(tmp_path / "database.db")
+    with reading(features) as stored:
+        for name, image_id in ids.items():
+            keypoints = database.read_keypoints(image_id)
+            assert np.allclose(keypoints[:, :2], stored[name].frames[:, :2] + 0.5)
+            data = database.read_descriptors(image_id).data
+            assert np.array_equal(data, as_colmap_bytes(stored[name].descriptors))
+    assert database.num_cameras() == 1
+    camera = database.read_all_cameras()[0]
+    assert (camera.width, camera.height) == (WIDTH, HEIGHT)
+    database.close()
+
+
+@pytest.mark.parametrize("matcher", ["kd", "colmap"])
+def test_reconstruction(room: Path, tmp_path: Path, matcher: str) -> None:
+    row = reconstruct(
+        room,
+        tmp_path,
+        Extraction(whitened(), 800),
+        matcher=matcher,  # type: ignore[arg-type]
+        camera="single",
+    )
+    assert (row.descriptor, row.images, row.registered) == ("kd", 5, 5)
+    assert row.points > 200 and row.track_length > 2.5 and row.error < 1.0
+    model = pycolmap.Reconstruction(tmp_path / "sparse")
+    assert model.num_points3D() == row.points
+    assert {p.name for p in tmp_path.iterdir()} == {
+        "features.h5",
+        "database.db",
+        "pairs.txt",
+        "sparse",
+    }
+    # The two walls meet at a right angle: points of the model lie on two such planes.
+    points = np.array([p.xyz for p in model.points3D.values()])
+    assert right_angle(points) > 0.9
+
+
+def right_angle(points: np.ndarray) -> float:
+    """Part of the points near one of the two best perpendicular planes."""
+    rng = np.random.default_rng(0)
+    scale = np.median(np.linalg.norm(points - np.median(points, axis=0), axis=1))
+
+    def best(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        found, score = None, -1
+        for _ in range(300):
+            a, b, c = points[rng.choice(len(points), 3, replace=False)]
+            normal = np.cross(b - a, c - a)
+            normal /= np.linalg.norm(normal) + 1e-12
+            near = np.abs((points - a) @ normal) < 0.02 * scale
+            if near.sum() > score:
+                found, score = (normal, near), near.sum()
+        return found
+
+    n0, near0 = best(points)
+    n1, near1 = best(points[~near0])
+    assert abs(n0 @ n1) < 0.1
+    return (near0.sum() + near1.sum()) / len(points)
+
+
+def test_table_of_descriptors(room: Path, tmp_path: Path) -> None:
+    extractions = [Extraction(whitened(), 300), Extraction("sift", 300)]
+    pairs = [(f"{i}.png", f"{i + 1}.png") for i in range(4)]
+    (tmp_path / "pairs").write_text("".join(f"{a} {b}\n" for a, b in pairs))
+    rows = compare(room, tmp_path / "w", extractions, pairs=tmp_path / "pairs", camera="single")
+    assert [row.descriptor for row in rows] == ["kd", "sift"]
+    assert all(row.registered >= 4 for row in rows)
+    assert read_pairs(tmp_path / "w" / "kd" / "pairs.txt") == pairs
+    with (
+        reading(tmp_path / "w/kd/features.h5") as kd,
+        reading(tmp_path / "w/sift/features.h5") as sift,
+    ):
+        for name in kd:
+            assert np.array_equal(kd[name].frames, sift[name].frames)  # equal keypoints
+    text = table([*rows, Row("none", 5, 0, 0, float("nan"), float("nan"), 0)])
+    assert len(text.splitlines()) == 5 and "| none | 0 of 5 | 0 | nan | nan | 0 |" in text
+    with pytest.raises(ValueError, match="each descriptor once"):
+        compare(room, tmp_path / "w", [extractions[0]] * 2)
+
+
+def test_command(
+    room: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pytest.importorskip("typer")
+    for i in range(4):
+        shutil.copy(room / f"{i}.png", tmp_path / f"{i}.png")
+    (tmp_path / "broken.png").write_text("no picture")
+    (tmp_path / "lists").mkdir()
+    images, pairs = tmp_path / "lists" / "images.txt", tmp_path / "lists" / "pairs.txt"
+    images.write_text("0.png\n1.png\n2.png\n3.png\nbroken.png\n")
+    pairs.write_text("0.png 1.png\n1.png 2.png\n2.png 3.png\n")
+    used = []
+    for name in ("extract", "largest_model"):
+        original = getattr(colmap, name)
+
+        def spy(*arguments, original=original, **options):  # type: ignore[no-untyped-def]
+            used.append(options.get("workers", arguments[-1]))
+            return original(*arguments, **options)
+
+        monkeypatch.setattr(colmap, name, spy)
+
+    def run(folder: str, *options: str) -> tuple[int, str, str]:
+        shared = ["colmap", str(images), "--root", str(tmp_path), "--max-keypoints", "600"]
+        workspace = ["--workspace", str(tmp_path / folder)]
+        code = main([*shared, *workspace, "--camera", "single", *options])
+        return code, *capsys.readouterr()
+
+    code, out, err = run("w", "--pairs", str(pairs), "--matcher", "colmap", "--threads", "1")
+    assert code == 0 and "| kd | 4 of 4 |" in out
+    assert "skipped broken.png: is not a JPEG" in err
+    assert used == [1, 1]
+    with closing(pycolmap.Database.open(tmp_path / "w" / "database.db")) as database:
+        assert database.num_cameras() == 1
+        assert database.num_matched_image_pairs() == 3
+        loose = database.num_inlier_matches()
+    # All pairs, with three descriptors; a strict ratio leaves fewer matches of the same pairs.
+    code, out, err = run("all", "--compare", "--json", "--ratio", "0.6", "--max-size", "400")
+    rows = json.loads(out)
+    assert [row["descriptor"] for row in rows] == ["kd", "rootsift", "sift"]
+    assert all(row["skipped"].keys() == {"broken.png"} for row in rows)
+    assert used[2:4] == [None, -1] and "images, " not in err
+    with closing(pycolmap.Database.open(tmp_path / "all" / "kd" / "database.db")) as database:
+        assert database.num_matched_image_pairs() == 6
+    code, out, _ = run("w", "--pairs", str(pairs), "--ratio", "0.5", "--json")
+    assert 0 < json.loads(out)[0]["matches"] < loose
+    assert "max_size 3200 there and 300 here" in run("w", "--max-size", "300")[2]
+    code, out, _ = run("w", "--max-size", "300", "--overwrite", "--descriptor", "sift", "--json")
+    assert json.loads(out)[0]["descriptor"] == "sift"
+
+
+def test_no_reconstruction_is_a_row_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "images"
+    folder.mkdir()
+    for name in ("astronaut", "coffee", "brick"):
+        cv2.imwrite(str(folder / f"{name}.png"), getattr(data, name)()[:200, :200])
+    row = reconstruct(folder, tmp_path / "w", Extraction(RAW, 100))
+    assert (row.images, row.registered, row.points) == (3, 0, 0)
+    pytest.importorskip("typer")
+    command = ["colmap", str(folder), "--workspace", str(tmp_path / "c"), "--max-keypoints", "50"]
+    assert main([*command, "--json"]) == 1
+    (found,) = json.loads(capsys.readouterr().out)
+    assert (found["registered"], found["track_length"], found["error"]) == (0, None, None)
+
+
+def test_wrong_arguments(room: Path, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="camera must be one of"):
+        reconstruct(room, tmp_path, camera="both")  # type: ignore[arg-type]
+    extract(room, tmp_path / "raw.h5", Extraction(RAW, 50))
+    write_database(tmp_path / "raw.h5", room, tmp_path / "raw.db")
+    pairs = list(itertools.combinations(["0.png", "1.png"], 2))
+    with pytest.raises(ValueError, match="matcher must be"):
+        match_database(tmp_path / "raw.db", tmp_path / "raw.h5", pairs, matcher="flann")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="use matcher='kd'"):
+        match_database(tmp_path / "raw.db", tmp_path / "raw.h5", pairs, matcher="colmap")
+    with pytest.raises(ValueError, match="images that are not there"):
+        reconstruct(room, tmp_path / "w", Extraction(RAW, 50), pairs=[("0.png", "9.png")])
+    (tmp_path / "bad.txt").write_text("0.png\n")
+    with pytest.raises(ValueError, match="expected two names"):
+        read_pairs(tmp_path / "bad.txt")

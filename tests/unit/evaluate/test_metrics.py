@@ -1,0 +1,307 @@
+"""Every score against a hand-made case and a slow, independent witness."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.spatial.distance import cdist
+
+from kd_cv.evaluate import metrics
+
+# Few distinct values: most examples have ties.
+ranked = st.lists(st.tuples(st.integers(0, 6), st.booleans()), min_size=1, max_size=40)
+
+
+# FPR95 --------------------------------------------------------------------------------------------
+
+
+def slow_fpr95(distances, labels):
+    """Try every threshold."""
+    positive = [d for d, label in zip(distances, labels, strict=True) if label]
+    negative = [d for d, label in zip(distances, labels, strict=True) if not label]
+    for threshold in sorted(distances):
+        if 100 * sum(d <= threshold for d in positive) >= 95 * len(positive):
+            return 100 * sum(d <= threshold for d in negative) / len(negative)
+    raise AssertionError
+
+
+@given(ranked)
+def test_fpr95_equals_the_search_over_thresholds(pairs):
+    distances, labels = zip(*[*pairs, (3, True), (3, False)], strict=True)
+    assert metrics.fpr95(distances, labels) == pytest.approx(slow_fpr95(distances, labels))
+
+
+def test_fpr95_by_hand():
+    positive = np.arange(1, 21) / 20  # the 19th, 0.95, gives a recall of 95 %
+    for negative, expected in [
+        ([2.0, 3.0], 0),  # all right
+        ([0.0, 0.01], 100),  # all wrong
+        ([0.5, 0.97], 50),
+        ([0.95, 0.96, 0.97, 0.98], 25),  # one negative at the threshold
+    ]:
+        distances = np.concatenate([negative, positive])
+        labels = np.arange(len(distances)) >= len(negative)
+        assert metrics.fpr95(distances, labels) == expected
+        assert metrics.fpr95(distances[::-1], labels[::-1].astype(int)) == expected
+    assert metrics.fpr95([0.5, 0.4, 0.6], [1, 0, 0]) == 50  # one positive
+    assert metrics.fpr95([1, 1, 1, 1], [1, 1, 0, 0]) == 100  # nothing but ties
+
+
+@pytest.mark.parametrize("n", [20, 40, 60, 100, 140, 50_000])
+def test_fpr95_needs_exactly_95_percent(n):
+    distances = np.concatenate([np.arange(n), np.arange(n)])
+    labels = np.arange(2 * n) < n
+    assert metrics.fpr95(distances, labels) == pytest.approx(95)
+
+
+def test_fpr95_refuses():
+    for distances, labels, message in [
+        ([1, 2], [1, 1], "got 2 and 0"),
+        ([1, 2], [0, 0], "got 0 and 2"),
+        ([1, np.nan], [0, 1], "NaN"),
+        ([1, 2], [0, 2], "0 and 1"),
+        ([1, 2], [0, 1, 1], "2 and 3"),
+        ([[1, 2]], [0, 1], r"\(N,\)"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            metrics.fpr95(distances, labels)
+    with pytest.raises(ValueError, match="recall"):
+        metrics.fpr95([1, 2], [0, 1], recall=0)
+
+
+# Average precision and ROC ------------------------------------------------------------------------
+
+
+def slow_average_precision(scores, correct, n_positive=None):
+    """Walk down the ranking, adding one trapezoid per answer."""
+    n_positive = sum(correct) if n_positive is None else n_positive
+    area, tp, recall, precision = 0.0, 0, 0.0, 1.0
+    ranking = sorted(zip(scores, correct, strict=True), key=lambda answer: (-answer[0], answer[1]))
+    for rank, (_, right) in enumerate(ranking, 1):
+        tp += right
+        area += (tp / n_positive - recall) * (precision + tp / rank) / 2
+        recall, precision = tp / n_positive, tp / rank
+    return area
+
+
+@given(ranked, st.integers(0, 5), st.randoms())
+def test_average_precision_equals_the_walk(answers, missing, random):
+    answers = [*answers, (2, True)]
+    scores, correct = zip(*answers, strict=True)
+    n_positive = sum(correct) + missing
+    ap = metrics.average_precision(scores, correct, n_positive)
+    assert ap == pytest.approx(slow_average_precision(scores, correct, n_positive))
+    random.shuffle(answers)  # order in the input does not matter
+    assert metrics.average_precision(*zip(*answers, strict=True), n_positive) == ap
+
+
+def test_average_precision_by_hand():
+    ap = metrics.average_precision
+    assert ap([3, 2, 1], [1, 1, 1]) == 1  # all correct
+    assert ap([3, 2, 1], [0, 0, 0]) == 0  # none correct
+    assert ap([], []) == 0
+    assert ap([1, 2], [0, 0], n_positive=7) == 0
+    # One positive, second of three: recall rises from 0 to 1 as precision goes from 0 to 1/2.
+    assert ap([3, 2, 1], [0, 1, 0]) == 0.25
+    # Right, wrong, right: precision 1, 1, 1/2, 2/3 at recall 0, 1/2, 1/2, 1.
+    assert ap([3, 2, 1], [1, 0, 1]) == pytest.approx(1 / 2 + (1 / 2 + 2 / 3) / 4)
+    # In a tie the wrong answer comes first, wherever it stands.
+    assert ap([1, 1], [1, 0]) == ap([1, 1], [0, 1]) == 0.25
+    # Half of the positives are never found.
+    assert ap([2, 1], [1, 1], n_positive=4) == 0.5
+    assert ap([2, 1, -np.inf, -np.inf], [1, 1, 1, 1]) == 0.5
+    # A better ranking scores higher.
+    assert ap([4, 3, 2, 1], [1, 1, 0, 0]) > ap([4, 3, 2, 1], [1, 0, 1, 0])
+    with pytest.raises(ValueError, match="n_positive is 1, but 2"):
+        ap([2, 1], [1, 1], n_positive=1)
+
+
+@given(ranked)
+def test_roc_auc_equals_the_count_of_pairs(answers):
+    scores, labels = zip(*[*answers, (3, True), (3, False)], strict=True)
+    scores, labels = np.array(scores), np.array(labels)
+    wins = np.mean(scores[labels][:, None] > scores[~labels])
+    assert metrics.roc_auc(scores, labels) == pytest.approx(wins)
+
+
+def test_roc_auc_by_hand():
+    assert metrics.roc_auc([2, 3, 1, 0], [1, 1, 0, 0]) == 1
+    assert metrics.roc_auc([2, 3, 1, 0], [0, 0, 1, 1]) == 0
+    assert metrics.roc_auc([1, 1], [0, 1]) == 0
+    with pytest.raises(ValueError, match="0 positives"):
+        metrics.roc_auc([1], [0])
+
+
+# HPatches -----------------------------------------------------------------------------------------
+
+
+def test_verification_by_hand():
+    perfect = metrics.verification(np.full(10, 0.1), np.full(10, 0.9))
+    assert perfect == {"auc": 1, "ap": 1, "ap_imbalanced": 1}
+    scores = metrics.verification([0.1, 0.9, 0.3, 0.3, 0.3], [0.5, 0.5])
+    assert scores["auc"] == pytest.approx(4 / 5)
+    assert scores["ap_imbalanced"] == 1  # the first fifth of the positives is right
+    scores = metrics.verification([0.9, 0.1, 0.1, 0.1, 0.1], [0.5, 0.5])
+    assert scores["ap_imbalanced"] == pytest.approx(1 / 6)  # precision 0, then 1/3
+    assert scores["ap"] == pytest.approx(4 / 5 + (4 / 6 + 5 / 7) / 2 / 5)
+    with pytest.raises(ValueError, match="got 4 and 1"):
+        metrics.verification(np.ones(4), np.ones(1))
+
+
+def test_matching_equals_loops():
+    rng = np.random.default_rng(0)
+    reference = rng.normal(size=(1500, 8))  # more than one chunk
+    other = reference + 0.4 * rng.normal(size=reference.shape)
+    D = cdist(reference, other)
+    correct = [int(np.argmin(row)) == k for k, row in enumerate(D)]
+    scores = metrics.matching(reference, other)
+    assert 0.2 < scores["success"] == np.mean(correct) < 0.9
+    expected = slow_average_precision([-min(row) for row in D], correct, len(correct))
+    assert scores["ap"] == pytest.approx(expected)
+
+
+def test_matching_by_hand():
+    X = np.eye(4)
+    assert metrics.matching(X, X) == {"ap": 1, "success": 1}
+    assert metrics.matching(X, np.roll(X, 1, axis=0)) == {"ap": 0, "success": 0}
+    # All the same: everything answers row 0, one of four is right, ranked last in the tie.
+    same = metrics.matching(np.ones((4, 2)), np.ones((4, 2)))
+    assert same == {"ap": pytest.approx(1 / 32), "success": 0.25}
+    assert metrics.matching(X[:1], X[:1]) == {"ap": 1, "success": 1}
+    with pytest.raises(ValueError, match=r"\(4, 4\) and \(3, 4\)"):
+        metrics.matching(X, X[:3])
+    with pytest.raises(ValueError, match="1 or more"):
+        metrics.matching(X[:0], X[:0])
+
+
+@pytest.mark.parametrize("pool_size", [None, 30])
+def test_retrieval_equals_loops(pool_size):
+    rng = np.random.default_rng(1)
+    queries = rng.normal(size=(12, 3))
+    positives = queries[:, None] + 0.5 * rng.normal(size=(12, 5, 3))
+    distractors = rng.normal(size=(60, 3))
+    own, others = rng.integers(0, 3, 12), rng.integers(0, 3, 60)
+    ap = metrics.retrieval(queries, positives, distractors, own, others, pool_size)
+    for q in range(12):
+        pool = [(p, True) for p in positives[q]]
+        pool += [(d, False) for d, s in zip(distractors, others, strict=True) if s != own[q]]
+        distances = [np.linalg.norm(queries[q] - x) for x, _ in pool[:pool_size]]
+        right = [good for _, good in pool[:pool_size]]
+        assert ap[q] == pytest.approx(slow_average_precision([-d for d in distances], right))
+    assert 0 < ap.min() < ap.max() <= 1
+
+
+def test_retrieval_ignores_the_querys_own_sequence():
+    query, positives = np.zeros((1, 2)), np.ones((1, 5, 2))
+    near = np.zeros((3, 2))
+    assert metrics.retrieval(query, positives, near, ["v_wall"], ["v_wall"] * 3) == 1
+    assert metrics.retrieval(query, positives, near, ["v_wall"], ["v_tree"] * 3) < 0.5
+    with pytest.raises(ValueError, match=r"\(1, n, 2\)"):
+        metrics.retrieval(query, positives[0], near, ["a"], ["b"] * 3)
+    with pytest.raises(ValueError, match="1 sequences of queries and 3"):
+        metrics.retrieval(query, positives, near, ["a"], ["b"])
+    with pytest.raises(ValueError, match="pool_size"):
+        metrics.retrieval(query, positives, near, ["a"], ["b"] * 3, pool_size=4)
+
+
+def test_distances_equal_scipys():
+    rng = np.random.default_rng(2)
+    X0, X1 = rng.normal(size=(7, 128)), rng.normal(size=(9, 128))
+    np.testing.assert_allclose(metrics.pairwise_distances(X0, X1), cdist(X0, X1), atol=1e-10)
+    np.testing.assert_allclose(
+        metrics.pair_distances(X0, X1[:7]), np.diag(cdist(X0, X1)), atol=1e-12
+    )
+    bytes0 = rng.integers(0, 256, (50, 128)).astype(np.uint8)
+    np.testing.assert_array_equal(np.diag(metrics.pairwise_distances(bytes0, bytes0)), 0)
+    with pytest.raises(ValueError, match="one shape"):
+        metrics.pair_distances(X0, X1)
+    with pytest.raises(ValueError, match="empty"):
+        metrics.nearest(X0, X1[:0])
+
+
+# Matches and homographies -------------------------------------------------------------------------
+
+SHIFT = np.array([[1.0, 0, 10], [0, 1, -5], [0, 0, 1]])
+SQUARE = np.array([[0.0, 0], [100, 0], [100, 100], [0, 100], [50, 50]])
+
+
+def test_matching_precision_on_five_points():
+    moved = SQUARE + np.array([10, -5])
+    assert metrics.matching_precision(SQUARE, moved, SHIFT, threshold=0) == 1
+    moved[0] += [1.5, 0]
+    assert metrics.matching_precision(SQUARE, moved, SHIFT, threshold=1) == 0.8
+    assert metrics.matching_precision(SQUARE, moved, SHIFT, threshold=1.5) == 1
+    assert metrics.matching_precision(SQUARE, moved + 50, SHIFT) == 0
+    assert metrics.matching_precision([], [], SHIFT) == 0
+    # The threshold is in pixels of image 1: a magnified error counts in full.
+    assert metrics.matching_precision([[0, 0]], [[4, 0]], np.diag([2.0, 2, 1])) == 0
+    with pytest.raises(ValueError, match="5 and 4"):
+        metrics.matching_precision(SQUARE, moved[:4], SHIFT)
+    with pytest.raises(ValueError, match=r"\(3, 3\)"):
+        metrics.matching_precision(SQUARE, moved, np.eye(2))
+
+
+def test_warp_points_divides_by_w():
+    H = np.array([[2.0, 0, 0], [0, 2, 0], [0.01, 0, 1]])
+    np.testing.assert_allclose(metrics.warp_points([[100, 50]], H), [[100, 50]])
+    np.testing.assert_allclose(metrics.warp_points([[100, 50]], -3 * H), [[100, 50]])
+    assert np.isinf(metrics.warp_points([[-100, 50]], H)).all()
+    cv2 = pytest.importorskip("cv2")
+    expected = cv2.perspectiveTransform(SQUARE[None], H)[0]
+    np.testing.assert_allclose(metrics.warp_points(SQUARE, H), expected)
+
+
+def test_homography_corner_error_by_hand():
+    error = metrics.homography_corner_error
+    assert error(5 * SHIFT, SHIFT, (480, 640)) == pytest.approx(0)
+    assert error(np.eye(3), SHIFT, (480, 640)) == pytest.approx(np.hypot(10, 5))
+    # Twice the width: the two right corners, at x = 639, move by 639.
+    assert error(np.diag([2.0, 1, 1]), np.eye(3), (480, 640, 3)) == pytest.approx(639 / 2)
+    assert error(None, SHIFT, (480, 640)) == np.inf
+    assert error(np.full((3, 3), np.nan), SHIFT, (480, 640)) == np.inf
+    assert error(np.zeros((3, 3)), SHIFT, (480, 640)) == np.inf
+    with pytest.raises(ValueError, match="height, width"):
+        error(SHIFT, SHIFT, (0, 3))
+    with pytest.raises(ValueError, match="H_true"):
+        error(SHIFT, np.zeros((3, 3)), (480, 640))
+
+
+def slow_auc(errors, threshold):
+    """Integrate the curve on a fine grid."""
+    errors = sorted(errors)
+    below = [e for e in errors if e < threshold]
+    # Errors equal to each other are a vertical step, of which interpolation takes the last point.
+    xs, ys = [0.0], [0.0]
+    for k, e in enumerate(below, 1):
+        xs.append(e)
+        ys.append(k / len(errors))
+    grid = (np.arange(200_000) + 0.5) * threshold / 200_000
+    right = np.searchsorted(xs, grid, side="right")
+    x0, y0 = np.take(xs, right - 1), np.take(ys, right - 1)
+    last = right == len(xs)
+    x1 = np.take(xs, np.minimum(right, len(xs) - 1))
+    y1 = np.take(ys, np.minimum(right, len(xs) - 1))
+    slope = np.where(last, 0, (y1 - y0) / np.where(last, 1, x1 - x0))
+    return float(np.mean(y0 + slope * (grid - x0)))
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.integers(0, 24).map(lambda k: k / 2), min_size=1, max_size=20))
+def test_auc_equals_the_integral(errors):
+    for threshold, area in zip((3, 5, 10), metrics.auc(errors), strict=True):
+        assert area == pytest.approx(slow_auc(errors, threshold), abs=1e-4)
+
+
+def test_auc_by_hand():
+    assert metrics.auc([0, 0, 0]).tolist() == [1, 1, 1]
+    assert metrics.auc([100, np.inf]).tolist() == [0, 0, 0]
+    assert metrics.auc([]).tolist() == [0, 0, 0]
+    # One error of 1 px of two: the curve rises to 1/2 at 1 px and stays.
+    np.testing.assert_allclose(metrics.auc([1, np.inf], [2, 4]), [0.75 / 2, 1.75 / 4])
+    assert metrics.auc([3.0], [3]).tolist() == [0]  # an error at the threshold is too large
+    with pytest.raises(ValueError, match="negative"):
+        metrics.auc([-1])
+    with pytest.raises(ValueError, match="positive"):
+        metrics.auc([1], [0])
+    with pytest.raises(ValueError, match="NaN"):
+        metrics.auc([np.nan])

@@ -1,0 +1,215 @@
+"""From scenes and photographs to matrices."""
+
+import json
+import warnings
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+
+from kd_cv import KDDescriptor
+from kd_cv.cli import main
+from kd_cv.descriptor.engine import describe_frames
+from kd_cv.descriptor.frames import from_keypoints
+from kd_cv.descriptor.spec import KERNELS, Spec
+from kd_cv.fit import matrices as fit
+from kd_cv.io.datasets import Scene, View
+from kd_cv.whitening.whitening import Statistics, load, save
+
+SPEC = Spec(32)
+
+
+@pytest.fixture(scope="module")
+def folder(photographs, tmp_path_factory):
+    """Five photographs, of which the fourth is held out, and one that cannot be read."""
+    where = tmp_path_factory.mktemp("photos")
+    for number, name in enumerate(("coffee", "chelsea", "coins", "brick", "rocket")):
+        cv2.imwrite(str(where / f"{number}-{name}.png"), photographs[name])
+    (where / "0-broken.jpg").write_bytes(b"no picture")
+    return where
+
+
+@pytest.fixture(scope="module")
+def scene(photographs, similarity):
+    turned, moved = similarity
+    image = photographs["coins"]
+    copy, M = turned(image, 10.0)
+    frames = from_keypoints(cv2.SIFT_create(200).detect(image, None))
+    outside = [[9000.0, 9000.0, 5.0, 0.0]]
+    # The first frame of one view and the last of the other cannot be described.
+    views = (
+        View(image, np.concatenate([outside, frames]), np.arange(len(frames) + 1)),
+        View(copy, np.concatenate([moved(frames, M), outside]), np.arange(1, len(frames) + 2)),
+    )
+    return Scene("coins", views)
+
+
+def test_statistics_of_scenes_are_those_of_their_descriptors(scene):
+    rows = [describe_frames(v.load(), v.frames, SPEC, magnification=12.0) for v in scene.views]
+    a, b = rows[0][1:], rows[1][:-1]
+    n = len(a)
+    expected = Statistics(SPEC.dim)
+    pairs = np.stack([np.arange(n), n + np.arange(n)], axis=1)
+    expected.update(np.concatenate([a, b]), pairs).update(np.concatenate([a, b]), pairs)
+    told = []
+    empty = Scene("nothing", ())
+    found = fit.scene_statistics(
+        [scene, empty, scene], SPEC, magnification=12.0, progress=lambda s: told.append(s.name)
+    )
+    assert (found.count, found.pair_count) == (4 * n, 2 * n)
+    assert np.allclose(found.C, expected.C, atol=1e-12)
+    assert np.allclose(found.C_M, expected.C_M, atol=1e-12)
+    assert told == ["coins", "nothing", "coins"]
+
+
+def test_several_scales_are_pooled(scene):
+    one = fit.scene_statistics([scene], SPEC, magnification=12.0)
+    three = fit.scene_statistics([scene], SPEC, magnification=12.0, scales=(0.7, 1.0, 1.4))
+    assert one.count == three.count and not np.allclose(one.mean, three.mean, atol=1e-4)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("scales", [(1.0,), (0.7, 1.4)])
+def test_parts_of_the_concatenation_are_the_other_descriptors(camera, keypoints, kernel, scales):
+    frames = from_keypoints(keypoints)
+    X, expected = (
+        describe_frames(camera, frames, Spec(32, k), magnification=12.0, scales=scales)
+        for k in ("concat", kernel)
+    )
+    assert np.allclose(fit.part(X, SPEC, kernel), expected, atol=2e-6)
+
+
+def test_fitted_matrices_say_how_they_were_made(scene):
+    statistics = fit.scene_statistics([scene, scene], SPEC, magnification=12.0)
+    whitening = fit.fit_whitening(statistics, SPEC, {"fitted_on": "coins"})
+    said = {"fitted_on": "coins", "patches": statistics.count, "pairs": statistics.pair_count}
+    assert said.items() <= whitening.provenance.items()
+    assert whitening.shrink_index == fit.SHRINK_INDEX["concat"]
+    assert fit.fit_whitening(statistics, SPEC, {}, shrink_index=None).shrink_index is None
+    assert fit.fit_whitening(statistics, SPEC, {}, max_dim=16).max_dim == 16
+    with pytest.raises(ValueError, match="63 dimensions"):
+        fit.fit_whitening(statistics, Spec(32, "cart"), {})
+
+
+def test_which_photographs_are_held_out():
+    paths = [Path(str(i)) for i in range(12)]
+    training, held_out = fit.split_photos(paths)
+    assert held_out == [paths[4], paths[9]] and len(training) == 10
+    assert fit.split_photos(paths[:3]) == (paths[:2], paths[2:3])
+    assert fit.split_photos(paths[:1]) == (paths[:1], [])
+
+
+def test_photographs_without_pairs(folder):
+    with pytest.warns(UserWarning, match="skipped.*broken"):
+        entries = fit.fit_photos(folder, "none", max_keypoints=150)
+    assert sorted(entries) == [("cart", 32), ("concat", 32), ("polar", 32)]
+    for whitening in entries.values():
+        assert not whitening.has("ws") and whitening.has("wus")
+        assert whitening.provenance["pairs"] == 0
+        assert whitening.provenance["fitted_on"] == "5 photographs"
+        for variant in ("w", "wua", "wus", "pcasqrt"):
+            assert np.isfinite(whitening.projection(variant)[1]).all()
+
+
+def test_a_fit_can_be_repeated(folder, tmp_path):
+    photos = sorted(folder.glob("[012]-*.png"))
+    for name in ("a", "b"):
+        entries = fit.fit_photos(photos, max_keypoints=200, kernels=["cart"], patch_sizes=(32, 48))
+        save(tmp_path / f"{name}.npz", entries)
+    assert (tmp_path / "a.npz").read_bytes() == (tmp_path / "b.npz").read_bytes()
+    assert set(load(tmp_path / "a.npz")) == {("cart", 32), ("cart", 48)}
+
+
+def test_too_little_to_fit_on(folder, tmp_path):
+    one = [next(folder.glob("*coins*"))]
+    with pytest.raises(ValueError, match=r"have 100 keypoints .* more than 238"):
+        fit.fit_photos(one, "none", max_keypoints=100)
+    with pytest.raises(ValueError, match="matching pairs"):
+        fit.fit_photos(one, "warp", max_keypoints=100, views=5, kernels=["concat"])
+    with pytest.raises(ValueError, match="no photographs"):
+        fit.fit_photos([])
+    with pytest.raises(ValueError, match="none of the 1"), pytest.warns(UserWarning):
+        fit.fit_photos(list(folder.glob("*broken*")))
+    with pytest.raises(ValueError, match="pairs must be"):
+        fit.fit_photos(folder, "guess")  # type: ignore[arg-type]
+    blank = tmp_path / "blank.png"
+    cv2.imwrite(str(blank), np.full((200, 200), 128, np.uint8))
+    with pytest.raises(ValueError, match="have 0 keypoints"):
+        fit.fit_photos([blank], "none")
+
+
+def test_large_photographs_are_reduced(tmp_path, camera):
+    cv2.imwrite(str(tmp_path / "large.png"), cv2.resize(camera, (1600, 800)))
+    assert fit.read_reduced(tmp_path / "large.png").shape == (640, 1280)
+
+
+def test_structure_from_motion_shows_only_the_training_photographs(tmp_path, photographs):
+    pytest.importorskip("pycolmap")
+    for k in range(2):
+        cv2.imwrite(str(tmp_path / f"{k}.png"), photographs["coins"])
+    paths = sorted(tmp_path.glob("*.png"))
+    with (
+        pytest.raises(ValueError, match="3 photographs or more"),
+        pytest.warns(UserWarning, match="folder skipped"),
+    ):
+        list(fit.photo_scenes(paths, "sfm", workspace=tmp_path / "work"))
+
+
+def test_fit_command(folder, tmp_path, capsys, camera):
+    output = tmp_path / "mine.npz"
+    assert main(["fit", str(folder), "-o", str(output), "--max-keypoints", "500"]) == 0
+    captured = capsys.readouterr()
+    warned = [line for line in captured.err.splitlines() if line.startswith("kd-cv: warning")]
+    assert len(warned) == 1 and "broken" in warned[0]
+    assert "mine ws" in captured.out and "raw" in captured.out and str(output) in captured.out
+    kd = KDDescriptor(weights=str(output), whitening="ws")
+    assert kd.detectAndCompute(camera, None)[1].shape[1] == 128
+    assert set(load(output)) == {(kernel, 32) for kernel in KERNELS}
+    assert [p.name for p in tmp_path.iterdir()] == ["mine.npz"]
+
+
+def test_nothing_is_left_to_test_on(folder, tmp_path, capsys):
+    only = tmp_path / "photos"
+    only.mkdir()
+    (only / "coffee.png").write_bytes(next(folder.glob("*coffee*")).read_bytes())
+    (only / "last.png").write_bytes(b"no picture")  # the one that is held out
+    command = ["fit", str(only), "-o", str(tmp_path / "a.npz"), "--pairs", "none"]
+    assert main(command) == 0
+    captured = capsys.readouterr()
+    assert "left to test on" in captured.out and "last.png" in captured.err
+    assert set(load(tmp_path / "a.npz")) == {(kernel, 32) for kernel in KERNELS}
+
+
+def test_fit_helps_on_photographs_it_has_not_seen(folder, tmp_path, capsys):
+    output = tmp_path / "mine.npz"
+    command = ["fit", str(folder), "-o", str(output), "--pairs", "warp", "--json"]
+    assert main(command) == 0
+    found = json.loads(capsys.readouterr().out)
+    ap = {score["name"]: score["values"]["ap"] for score in found["scores"]}
+    assert ap["mine ws"] > ap["raw"] + 2 and ap["mine wus"] > ap["raw"]
+    assert found["held_out"] == 1 and found["provenance"]["pairs"] > 1000
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["EMPTY", "-o", "a.npz"], "holds no photographs"),
+        (["MISSING", "-o", "a.npz"], "not a folder"),
+        (["FOLDER", "-o", "a.txt"], "must end in .npz"),
+        (["FOLDER", "-o", "nowhere/a.npz"], "no directory"),
+        (["FOLDER", "-o", "a.npz", "--pairs", "guess"], "--pairs must be"),
+        (["FOLDER", "-o", "a.npz", "--patch-size", "3"], "patch_size"),
+        (["FOLDER", "-o", "a.npz", "--max-keypoints", "20"], "are needed"),
+    ],
+)
+def test_what_fit_refuses(folder, tmp_path, capsys, monkeypatch, arguments, words):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty").mkdir()
+    names = {"EMPTY": "empty", "MISSING": "missing", "FOLDER": str(folder)}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert main(["fit", *(names.get(a, a) for a in arguments)]) == 2
+    errors = [line for line in capsys.readouterr().err.splitlines() if "error" in line]
+    assert len(errors) == 1 and words in errors[0]
+    assert not list(tmp_path.glob("*.npz"))

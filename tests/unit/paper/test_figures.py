@@ -1,0 +1,202 @@
+"""Every figure of the paper is drawn, from the descriptor, and says what the paper says."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+
+data = pytest.importorskip("skimage.data")
+matplotlib = pytest.importorskip("matplotlib")
+matplotlib.use("Agg")
+
+from kd_cv import KDDescriptor  # noqa: E402
+from kd_cv.descriptor.frames import MAGNIFICATION  # noqa: E402
+from kd_cv.descriptor.kernels import THETA  # noqa: E402
+from kd_cv.descriptor.spec import Spec  # noqa: E402
+from kd_cv.explain import explain_patches, kernel_map, patch_map  # noqa: E402
+from kd_cv.paper import figures  # noqa: E402
+from kd_cv.paper.figures import FIGURES, Material, save_figures  # noqa: E402
+from kd_cv.whitening import registry as shipped  # noqa: E402
+from kd_cv.whitening.registry import DEFAULT_WEIGHTS  # noqa: E402
+from kd_cv.whitening.whitening import Whitening  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def material() -> Material:
+    """Small patches and a quick fit, whatever is shipped."""
+    own = Material(patch_size=32, views=3, keypoints=300)
+    return Material(patch_size=32, keypoints=300, weights=_entries(own))
+
+
+def _entries(own: Material) -> dict[tuple[str, int], Whitening]:
+    return {(kernel, 32): fitted for kernel, fitted in own._fitted.items()}
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_every_figure_is_drawn_with_nothing_cut_off(name, material, tmp_path):
+    seen = []
+    (path,) = save_figures([name], tmp_path / "new", material, lambda *args: seen.append(args))
+    assert seen == [(name, path)]
+    image = cv2.imread(str(path))
+    assert min(image.shape[:2]) > 250
+    border = np.concatenate([image[0], image[-1], image[:, 0], image[:, -1]])
+    assert (border == 255).all(), "something touches the edge"
+    assert len(np.unique(image.reshape(-1, 3), axis=0)) > 20
+    assert not matplotlib.pyplot.get_fignums()
+
+
+def test_unknown_names_and_bad_folders_are_refused_before_any_work(tmp_path):
+    with pytest.raises(ValueError, match=r"\['kernel'\]: expected some of \['kernels'"):
+        save_figures(["kernels", "kernel"], tmp_path)
+    assert not list(tmp_path.iterdir())
+    (tmp_path / "file").touch()
+    with pytest.raises(NotADirectoryError, match="is a file"):
+        save_figures(["kernels"], tmp_path / "file")
+    assert figures.check_names([]) == list(FIGURES)
+
+
+# ------------------------------------------------------------------- what the paper says of them
+
+
+def test_rotation_moves_the_peak_between_the_two_kernels():
+    """Figure 3: k_theta_rel peaks at q3, k_phi at q1 = p, their product at q2 in between."""
+    phi, position, angle, product = figures.rotation_curves(np.pi / 4, np.pi / 2, 3 * np.pi / 4)
+    q1, q2, q3 = (phi[values.argmax()] for values in (position, product, angle))
+    assert q1 == pytest.approx(3 * np.pi / 4, abs=0.01)
+    assert q3 == pytest.approx(np.pi, abs=0.01)
+    assert q3 - q2 == pytest.approx(0.2796, abs=0.02)  # as the paper draws it
+    # and the patch map agrees: it peaks on the side of q3
+    values = kernel_map(64, (16, 47), np.pi / 4, np.pi / 2)
+    row, column = np.unravel_index(values.argmax(), values.shape)
+    peak = np.arctan2(row - 31.5, column - 31.5)
+    assert 3 * np.pi / 4 + 0.2 < peak < np.pi
+
+
+def test_cartesian_map_of_a_turned_patch_stays_at_the_pixel():
+    """Figure 2: with absolute angles a turn only lowers the map."""
+    pixel = (19, 42)
+    straight, turned = (
+        kernel_map(64, pixel, 0.0, theta, position="cart", angle="absolute")
+        for theta in (0.0, np.pi / 8)
+    )
+    drop = THETA(np.array(np.pi / 8)) / THETA(np.array(0.0))
+    np.testing.assert_allclose(turned, drop * straight, atol=1e-12)
+    assert np.unravel_index(straight.argmax(), straight.shape) == (42, 19)
+
+
+def test_whitening_breaks_shift_invariance(material):
+    """Figure 5: raw maps are the same for all angles, whitened maps are not."""
+    pixel = (10, 20)
+    for title, spec, projection in figures.whitening_columns(material):
+        maps = [patch_map(spec, pixel, t, t, projection) for t in (0.0, np.pi / 2)]
+        same = np.allclose(*maps, atol=1e-9)
+        assert same == (projection is None), title
+
+
+def test_whitening_separates_the_pairs(material):
+    """Similarity histograms: W_S moves the non-matching pairs to 0."""
+    groups = figures.histogram_groups(material)
+    means = {title: (m.mean(), n.mean()) for title, (m, n) in groups.items()}
+    whitened = means.pop(r"PC + $W_S$")
+    assert abs(whitened[1]) < 0.1
+    assert all(non_matching > 0.4 for _, non_matching in means.values())
+    assert whitened[0] - whitened[1] > max(m - n for m, n in means.values())
+
+
+def test_polar_stands_turns_and_cartesian_stands_shifts(material):
+    turned = figures.robustness_curves(material, turns=[0, 30])
+    shifted = figures.robustness_curves(material, shifts=[0, 6])
+    error = {
+        kind: {name[0:2].strip(): points[-1][1] for name, points in curves.items()}
+        for kind, curves in (("turn", turned), ("shift", shifted))
+    }
+    assert error["turn"]["P"] < error["turn"]["C"]
+    assert error["shift"]["C"] < error["shift"]["P"]
+
+
+# ------------------------------------------------------------------- what they are drawn from
+
+
+def test_similarities_never_pair_a_row_with_its_partner():
+    d = np.eye(7)
+    for seed in range(20):
+        matching, other = figures.similarities(d, d, seed)
+        assert (matching == 1).all()
+        assert (other == 0).all()
+    with pytest.raises(ValueError, match="2 or more rows, got 1"):
+        figures.similarities(d[:1], d[:1])
+
+
+def test_moved_frames_are_shifted_along_their_own_axis():
+    moved = figures.moved_frames([[10.0, 20.0, 2.0, 30.0]], turn=60.0, shift=0.25)
+    np.testing.assert_allclose(
+        moved, [[10.0, 20.0 + 0.25 * MAGNIFICATION * 2, 2.0, 90.0]], atol=1e-12
+    )
+
+
+def test_default_is_the_whitening_that_is_shipped():
+    if DEFAULT_WEIGHTS not in shipped.names():
+        pytest.skip("no matrices are shipped")
+    material = Material(patch_size=32)
+    assert material.source == f'whitening: the shipped "{DEFAULT_WEIGHTS}"'
+    own = KDDescriptor(whitening="wus", weights=DEFAULT_WEIGHTS).projection
+    np.testing.assert_array_equal(material.projection("wus").A, own.A)
+
+
+def test_figures_draw_what_they_are_given(material):
+    """Without a projection there is no whitened column, and a fit for one kernel is enough."""
+    patches = np.asarray(data.camera()[:128, 200:264]).reshape(2, 64, 64)
+    figure = figures.draw_heat_maps([explain_patches(*patches, Spec(64))] * 2)
+    titles = [ax.get_title() for ax in figure.axes if ax.get_title()]
+    assert titles == ["patch $P$", "P", "C", "PC", "patch $Q$", "P", "C", "PC"]
+    matplotlib.pyplot.close(figure)
+
+    only = Material(patch_size=32, keypoints=300, weights=material.whitening())
+    assert only.kernels() == ("concat",)
+    columns = [title for title, *_ in figures.whitening_columns(only)]
+    assert columns == ["PC", r"PC + $W_S$", r"PC + $W_{UA}$", r"PC + $W_{US}$"]
+    assert only.source == "whitening: as given"
+
+
+# ------------------------------------------------------------------- the demo and the notebook
+
+DEMOS = Path(__file__).parents[3] / "demos"
+
+
+def test_explain_match_ends_in_a_picture(tmp_path):
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, str(DEMOS / "explain_match.py"), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+
+    result = run("--out", "why.png")
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.splitlines()[-1] == "why they match: why.png"
+    image = cv2.imread(str(tmp_path / "why.png"))
+    border = np.concatenate([image[0], image[-1], image[:, 0], image[:, -1]])
+    assert (border == 255).all(), "something touches the edge"
+    missing = run("no.jpg", "no.jpg").stderr.splitlines()
+    assert missing[-1] == "cannot read 'no.jpg' as an image"
+    assert len((DEMOS / "explain_match.py").read_text().splitlines()) < 80
+
+
+def test_notebook_is_stored_without_outputs():
+    notebook = json.loads((DEMOS / "paper.ipynb").read_text())
+    code = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    assert len(code) >= 8
+    assert all(not cell["outputs"] and cell["execution_count"] is None for cell in code)
+
+
+def test_notebook_runs_and_draws():
+    nbclient = pytest.importorskip("nbclient")
+    nbformat = pytest.importorskip("nbformat")
+    pytest.importorskip("ipykernel")
+    notebook = nbformat.read(DEMOS / "paper.ipynb", as_version=4)
+    nbclient.NotebookClient(notebook, timeout=120, kernel_name="python3").execute()
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
+    pictures = [output for output in outputs if "image/png" in output.get("data", {})]
+    assert len(pictures) == 11
+    assert not [output for output in outputs if output.get("name") == "stderr"]

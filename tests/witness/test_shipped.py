@@ -1,0 +1,60 @@
+"""The shipped matrices: all there, and as good as the registry says."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from kd_cv import KDDescriptor, describe
+from kd_cv.evaluate.candidates import make_candidates
+from kd_cv.evaluate.protocols import phototourism
+from kd_cv.io.datasets import read_phototourism
+from kd_cv.whitening import registry as weights
+from kd_cv.whitening.registry import DEFAULT_WEIGHTS, DEFAULT_WHITENING
+
+LIBERTY = Path(__file__).parents[3] / "shared" / "data" / "liberty"
+
+
+@pytest.mark.parametrize("name", ["multiview", "hpatches", "liberty"])
+@pytest.mark.parametrize("kernel", ["concat", "polar", "cart"])
+@pytest.mark.parametrize("P", [32, 64])
+@pytest.mark.parametrize("whitening", ["ws", "wus", "wua", "w", "pcasqrt"])
+def test_every_combination_gives_unit_rows(camera, name, kernel, P, whitening):
+    patches = np.stack([camera[y : y + P, y : y + P] for y in range(0, 400, 40)])
+    rows = describe(patches, kernel=kernel, whitening=whitening, weights=name)
+    assert rows.shape == (10, 63 if kernel == "cart" else 128)
+    np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1, atol=1e-5)
+
+
+def test_the_default_is_supervised_and_whitened_to_128():
+    kd = KDDescriptor()
+    assert (DEFAULT_WHITENING, DEFAULT_WEIGHTS) == ("ws", "multiview")
+    assert kd.descriptorSize() == 128
+    assert kd.settings.weights == "multiview"
+
+
+def test_the_registry_says_what_each_was_fitted_on():
+    assert weights.names() == ("multiview", "hpatches", "liberty")
+    for name in weights.names():
+        entry = weights.info(name)
+        assert entry.patches > 1000 and entry.pairs > 400 and entry.command.endswith(name)
+    for name in ("hpatches", "liberty"):
+        assert weights.info(name).fitted_on.startswith("a part of")
+
+
+@pytest.mark.skipif(not LIBERTY.is_dir(), reason="the Liberty patches are not at hand")
+def test_multiview_reproduces_its_recorded_figures():
+    variants = ("wua", "wus", "ws")
+    candidates = make_candidates(["kd"], whitening=variants, patch_size=64)
+    scores = phototourism(read_phototourism(LIBERTY), candidates)
+    recorded = weights.info("multiview").figures
+    for variant, score in zip(variants, scores, strict=True):
+        fpr95 = score.values["fpr95"]
+        assert fpr95 == pytest.approx(recorded[f"liberty_fpr95_{variant}"], abs=0.1)
+        assert fpr95 <= {"wua": 8.5, "wus": 9.5, "ws": 6.0}[variant]
+
+
+@pytest.mark.skipif(not LIBERTY.is_dir(), reason="the Liberty patches are not at hand")
+def test_a_patch_set_can_be_read_by_a_relative_path(monkeypatch):
+    monkeypatch.chdir(LIBERTY.parent)
+    assert len(read_phototourism("liberty").pairs) == 982
