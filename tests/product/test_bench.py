@@ -1,11 +1,16 @@
 """The benchmark runs for real on a tiny configuration; its structure is checked, never a time."""
 
 import json
+import os
 import sys
 
 import cv2
 import numpy as np
 import pytest
+
+from kd_cv.bench import compute, fresh
+from kd_cv.bench.child import resident
+from kd_cv.bench.measure import CannotMeasure
 
 pytest.importorskip("skimage")
 
@@ -260,3 +265,24 @@ def test_the_command_prints_one_object(monkeypatch, capsys):
     assert [part["name"] for part in printed["parts"]] == ["growth"]
     assert main(["bench", "--only", "nothing"]) == 2
     assert "unknown section 'nothing': expected one of sift" in capsys.readouterr().err
+
+
+# Machines on which something cannot be measured ---------------------------------------------------
+
+
+def test_one_core_has_no_two_threads(monkeypatch):
+    monkeypatch.setattr(compute, "cores", lambda: 1)
+    with pytest.raises(CannotMeasure, match="one core"):
+        next(compute.two_threads(None, None, None))
+
+
+def test_peak_memory_needs_proc(monkeypatch):
+    monkeypatch.setattr(fresh.os, "access", lambda path, mode: False)
+    with pytest.raises(CannotMeasure, match="/proc/self"):
+        fresh.check_proc()
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="not on Linux")
+def test_a_field_of_proc_that_is_not_there():
+    with pytest.raises(OSError, match="no VmNothing in"):
+        resident("VmNothing")

@@ -11,6 +11,8 @@ import cv2
 import numpy as np
 import pytest
 
+from kd_cv.cli.evaluate import _with_ws
+
 pytest.importorskip("typer")
 pytest.importorskip("rich")
 pytest.importorskip("skimage")
@@ -430,3 +432,28 @@ def test_without_the_extra_one_line_names_it():
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.returncode == 2
     assert "pip install 'kd-cv[cli]'" in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_whitening_is_not_fitted_on_bare_patches(tmp_path):
+    (tmp_path / "patches0000.bmp").write_bytes(b"")
+    with pytest.raises(ValueError, match=r"--fit-ws takes photographs or sequences, .* patches"):
+        _with_ws([], str(tmp_path), 128)
+
+
+def test_a_point_that_is_none(capsys):
+    assert main(["explain", "--at", "nan", "1"]) == 2
+    assert "--at must be two finite numbers, got nan 1.0" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--pairs", "some"], "--pairs must be none, warp or sfm, got 'some'"),
+        (["--workers", "2"], "--workers is for --scheduler local, got 2 without it"),
+    ],
+)
+def test_options_of_fit(tmp_path, capsys, options, message):
+    for name in "abcd":
+        cv2.imwrite(str(tmp_path / f"{name}.png"), np.zeros((32, 32), np.uint8))
+    code = main(["fit", str(tmp_path), "-o", str(tmp_path / "mine.npz"), *options])
+    assert code == 2 and message in " ".join(capsys.readouterr().err.split())

@@ -23,6 +23,7 @@ from kd_cv.collection.extract import (
     Batch,
     Collection,
     Extraction,
+    FeatureFile,
     Report,
     batches,
     duration,
@@ -451,3 +452,19 @@ def same_content(a: Path, b: Path) -> None:
         for name in one:
             assert np.array_equal(one[name].frames, other[name].frames)
             assert np.array_equal(one[name].descriptors, other[name].descriptors)
+
+
+def test_a_feature_file_of_others(tmp_path):
+    with (
+        h5py.File(tmp_path / "other.h5", "w") as file,
+        pytest.raises(ValueError, match=r"other\.h5 was not written by kd_cv"),
+    ):
+        FeatureFile(file)
+
+
+def test_extraction_of_no_descriptor_and_by_no_worker(tmp_path):
+    with pytest.raises(TypeError, match="descriptor must be a name or a KDDescriptor, got int"):
+        Extraction(3)
+    cv2.imwrite(str(tmp_path / "blank.png"), np.zeros((64, 64), np.uint8))
+    with pytest.raises(ValueError, match="workers must be at least 1, got 0"):
+        extract(tmp_path, tmp_path / "features.h5", Extraction("sift", 10), workers=0)

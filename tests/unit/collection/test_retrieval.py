@@ -106,3 +106,10 @@ def test_query_must_be_described_alike(features: Path) -> None:
 def test_size_of_the_index() -> None:
     assert default_factory(5_000) == "Flat"
     assert default_factory(1_000_000) == "IVF4096,SQ8"
+
+
+def test_an_index_of_blank_images(tmp_path):
+    cv2.imwrite(str(tmp_path / "blank.png"), np.zeros((64, 64), np.uint8))
+    extract(tmp_path, tmp_path / "features.h5", Extraction("sift", 10))
+    with pytest.raises(ValueError, match=r"features\.h5 has no descriptors to index"):
+        Index.build(tmp_path / "features.h5")

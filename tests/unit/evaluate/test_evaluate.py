@@ -41,7 +41,7 @@ from kd_cv.evaluate.protocols import (
     warped_images,
     with_ws,
 )
-from kd_cv.io.datasets import NO_POINT, PatchSet, Scene, View
+from kd_cv.io.datasets import NO_POINT, PatchSet, Scene, View, read_sequence
 from kd_cv.matching import RootSIFT
 
 SHARED = Path(__file__).resolve().parents[4] / "shared" / "data"
@@ -528,3 +528,11 @@ def test_raw_fpr95_on_genuine_patches():
     patch_set = read_phototourism(SHARED / "liberty")
     (score,) = phototourism(patch_set, make_candidates(["raw"], patch_size=64))
     assert score.values["fpr95"] == pytest.approx(23.5, abs=0.5)
+
+
+def test_a_sequence_in_which_nothing_is_seen(tmp_path):
+    for k in range(1, 4):
+        cv2.imwrite(str(tmp_path / f"{k}.ppm"), np.zeros((64, 64, 3), np.uint8))
+        np.savetxt(tmp_path / f"H_1_{k}", np.eye(3))
+    with pytest.raises(ValueError, match="0 keypoints are seen in all images"):
+        strips_of_sequence(read_sequence(tmp_path))

@@ -305,3 +305,15 @@ def test_auc_by_hand():
         metrics.auc([1], [0])
     with pytest.raises(ValueError, match="NaN"):
         metrics.auc([np.nan])
+
+
+def test_metrics_say_which_shape_is_wrong():
+    two, three, rows = np.zeros((4, 2)), np.zeros((4, 3)), np.zeros(4, int)
+    with pytest.raises(ValueError, match=r"distractors must be \(M, 2\), got \(4, 3\)"):
+        metrics.retrieval(two, np.zeros((4, 1, 2)), three, rows, rows)
+    with pytest.raises(ValueError, match=r"equal dimensions, got \(4, 2\) and \(4, 3\)"):
+        metrics.pairwise_distances(two, three)
+    with pytest.raises(ValueError, match=r"X0 must be \(N, D\), got shape \(4,\)"):
+        metrics.pairwise_distances(rows, three)
+    with pytest.raises(ValueError, match=r"must be \(N, 2\), got shape \(4, 3\)"):
+        metrics.warp_points(three, np.eye(3))

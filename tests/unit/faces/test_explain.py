@@ -325,3 +325,8 @@ def test_png_files_hold_the_maps():
     assert cv2.imdecode(np.frombuffer(patch_png(np.ones((8, 8))), np.uint8), 0).max() == 0
     with pytest.raises(ValueError, match="zoom must be a positive int, got 0"):
         patch_png(np.ones((8, 8)), 0)
+
+
+def test_patches_without_sides():
+    with pytest.raises(ValueError, match="2 patches need as many sides, got 1"):
+        Pixels.of(np.zeros((2, 32, 32)), Spec(32))

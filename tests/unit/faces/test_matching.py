@@ -321,3 +321,11 @@ def test_wrong_options_are_refused_with_a_reason(options, error, message):
     image = np.zeros((9, 9), np.uint8)
     with pytest.raises(error, match=message):
         kd_cv.match(image, image, **options)
+
+
+def test_no_image():
+    image = np.zeros((40, 40), np.uint8)
+    with pytest.raises(TypeError, match=r"image0 must be one image, an array, got None"):
+        kd_cv.match(None, image)
+    with pytest.raises(TypeError, match=r"image1 must be one image, an array, got list"):
+        kd_cv.match(image, [])

@@ -14,6 +14,7 @@ from kd_cv.descriptor.engine import describe_frames
 from kd_cv.descriptor.frames import from_keypoints
 from kd_cv.descriptor.spec import KERNELS, Spec
 from kd_cv.fit import matrices as fit
+from kd_cv.fit.matrices import describe_scene, fit_photos
 from kd_cv.io.datasets import Scene, View
 from kd_cv.whitening.whitening import Statistics, load, save
 
@@ -213,3 +214,26 @@ def test_what_fit_refuses(folder, tmp_path, capsys, monkeypatch, arguments, word
     errors = [line for line in capsys.readouterr().err.splitlines() if "error" in line]
     assert len(errors) == 1 and words in errors[0]
     assert not list(tmp_path.glob("*.npz"))
+
+
+@pytest.mark.parametrize("pairs", ["none", "warp", "sfm"])
+def test_photographs_without_use(tmp_path, pairs):
+    if pairs == "sfm":
+        pytest.importorskip("pycolmap")
+    for name in "abc":
+        path = tmp_path / f"{name}.png"
+        if pairs == "sfm":  # nothing to see on any of them
+            cv2.imwrite(str(path), np.full((64, 64), 128, np.uint8))
+        else:
+            path.write_bytes(b"no picture")
+    with (
+        warnings.catch_warnings(),
+        pytest.raises(ValueError, match=r"none of the 3 photographs can be used: ."),
+    ):
+        warnings.simplefilter("ignore")
+        fit_photos(tmp_path, pairs)
+
+
+def test_a_scene_without_views():
+    with pytest.raises(ValueError, match="scene 'empty' has no views"):
+        describe_scene(Scene("empty", ()), lambda image, frames: np.zeros((0, 238)))

@@ -506,3 +506,9 @@ def test_damaged_files_raise_or_read(tmp_path, scene):
                 except (ValueError, FileNotFoundError):
                     refused[name] += 1
     assert all(count > 0 for count in refused.values()), refused
+
+
+def test_a_file_longer_than_its_kind(tmp_path):
+    (tmp_path / "long.txt").write_bytes(bytes(10))
+    with pytest.raises(ValueError, match="has 10 bytes, at most 9 are read"):
+        datasets._read_bytes(tmp_path / "long.txt", 9)

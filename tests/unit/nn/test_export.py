@@ -16,6 +16,7 @@ from kd_cv.descriptor.sampling import extract_patches
 torch = pytest.importorskip("torch", minversion="2.13", reason="the extra export needs torch 2.13")
 
 from kd_cv import KDModule  # noqa: E402
+from kd_cv.nn import export  # noqa: E402
 from kd_cv.nn.export import FramesModule, export_onnx  # noqa: E402
 from kd_cv.nn.sampling import halved  # noqa: E402
 
@@ -172,3 +173,13 @@ def test_without_onnx_the_error_names_the_extra():
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert "pip install kd-cv[export]" in done.stderr
+
+
+def test_an_onnx_file_that_differs_is_not_kept(tmp_path, monkeypatch):
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnxscript")
+
+    monkeypatch.setattr(export, "TOLERANCE", -1.0)
+    with pytest.raises(RuntimeError, match="the ONNX file differs from the module by"):
+        export.export_onnx(tmp_path / "kd.onnx")
+    assert not list(tmp_path.iterdir())

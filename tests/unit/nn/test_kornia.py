@@ -384,3 +384,8 @@ def test_images_of_other_types(feature, image, keypoints, dtype):
     rows = feature.describe(seen, lafs)
     assert rows.dtype == dtype
     assert (rows.float() - feature.describe(seen.float(), lafs)).norm(dim=-1).max() < 0.01
+
+
+def test_images_that_are_no_tensor():
+    with pytest.raises(TypeError, match=r"images must be a torch\.Tensor or a list, got ndarray"):
+        KDFeature(10)(np.zeros((1, 1, 40, 40), np.float32))

@@ -461,3 +461,8 @@ kd(torch.rand(2, 1, 64, 64)), kd(torch.rand(2, 1, 64, 64, requires_grad=True))
 """
     done = run(program)
     assert done.returncode == 0, done.stderr
+
+
+def test_patches_that_are_no_tensor():
+    with pytest.raises(TypeError, match=r"patches must be a torch\.Tensor, got NoneType"):
+        KDModule()(None)

@@ -12,7 +12,7 @@ from scipy.spatial.distance import pdist
 
 from kd_cv.io.archive import _MAX_BYTES, write_archive
 from kd_cv.whitening import whitening
-from kd_cv.whitening.whitening import Statistics, Whitening, project
+from kd_cv.whitening.whitening import Statistics, Whitening, balanced, load, project
 
 D = 24
 
@@ -660,3 +660,48 @@ def test_no_warning_on_sound_data(data):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         Whitening.fit(Statistics(D).update(X, pairs)).apply(X, "ws")
+
+
+# What is refused ----------------------------------------------------------------------------------
+
+
+def test_statistics_of_nothing():
+    with pytest.raises(ValueError, match="no statistics were given"):
+        balanced([])
+    empty = Statistics(3)
+    with pytest.raises(ValueError, match="no descriptors were given"):
+        _ = empty.C
+    with pytest.raises(ValueError, match="no matching pairs were given"):
+        _ = empty.C_M
+    with pytest.raises(TypeError, match="expected Statistics, got list"):
+        Whitening.fit([])
+
+
+def test_matrices_that_do_not_fit_together():
+    mu, lam = np.zeros(3), np.ones(3)
+    with pytest.raises(ValueError, match="U must have 1 to 3 columns"):
+        Whitening(mu=mu, U=np.zeros((3, 0)), lam=lam)
+    with pytest.raises(ValueError, match="mu_s is the mean of A_s, which is missing"):
+        Whitening(mu=mu, U=np.eye(3), lam=lam, mu_s=mu)
+    tiny = Whitening(mu=mu, U=np.eye(3), lam=np.full(3, 1e-300), beta_index=1)
+    with pytest.raises(ValueError, match="leaves no finite 'w'"):
+        tiny.projection("w", 3)
+
+
+def test_damaged_statistics(tmp_path):
+    zeros = {"mean": np.zeros(2), "scatter": np.zeros((2, 2)), "pair_scatter": np.zeros((2, 2))}
+    meta = {"dim": 2, "count": 5, "pair_count": 0}
+    damaged = [
+        (zeros, {**meta, "count": -5}, "damaged statistics: count is -5"),
+        ({**zeros, "mean": np.zeros(3)}, meta, "damaged statistics: expected finite arrays"),
+    ]
+    for arrays, said, message in damaged:
+        write_archive(tmp_path / "s.npz", "statistics", arrays, said)
+        with pytest.raises(ValueError, match=message):
+            Statistics.load(tmp_path / "s.npz")
+
+
+def test_a_file_of_matrices_with_an_array_too_many(tmp_path):
+    write_archive(tmp_path / "w.npz", "whitening", {"stray": np.zeros(2)}, {"entries": {}})
+    with pytest.raises(ValueError, match="its entries and its arrays do not agree"):
+        load(tmp_path / "w.npz")

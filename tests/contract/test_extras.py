@@ -1,0 +1,63 @@
+"""A package that is not installed is named with the extra of kd-cv that brings it."""
+
+import importlib
+import sys
+
+import pytest
+
+
+def call(module, function, *arguments):
+    return lambda: getattr(importlib.import_module(module), function)(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("package", "use", "extra"),
+    [
+        ("torch", call("kd_cv.evaluate.candidates", "kornia_patches", "SIFTDescriptor"), "torch"),
+        ("torch", call("kd_cv.whitening.whitening", "load_pth", "mkd-concat-64.pth"), "torch"),
+        ("skimage", call("kd_cv.cli.images", "example_pair"), "cli"),
+        ("skimage", call("kd_cv.bench.material", "load_material"), "cli"),
+        ("skimage", lambda: list(call("kd_cv.evaluate.protocols", "builtin_photos")()), "cli"),
+        ("distributed", call("kd_cv.collection.cluster", "_distributed"), "cluster"),
+        ("threadpoolctl", call("kd_cv.collection.cluster", "_threadpoolctl"), "cluster"),
+        ("h5py", call("kd_cv.collection.extract", "_h5py"), "features"),
+        ("faiss", call("kd_cv.collection.retrieval", "_faiss"), "retrieval"),
+    ],
+)
+def test_a_missing_package_is_named_with_its_extra(monkeypatch, package, use, extra):
+    monkeypatch.setitem(sys.modules, package, None)  # importing it now raises ImportError
+    with pytest.raises(ImportError, match=rf"kd-cv\[{extra}\]"):
+        use()
+
+
+@pytest.mark.parametrize(
+    ("package", "use"),
+    [
+        ("kornia", lambda: call("kd_cv.evaluate.candidates", "kornia_patches", "HardNet")()),
+        ("kornia", lambda: call("kd_cv.nn.module", "KDFeature", 10)()),
+        ("onnxruntime", lambda: call("kd_cv.nn.export", "export_onnx", "kd.onnx")()),
+    ],
+)
+def test_the_same_beside_torch(monkeypatch, package, use):
+    pytest.importorskip("torch")
+    loaded = [name for name in sys.modules if name.startswith(f"{package}.")]
+    for name in (package, *loaded):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(ImportError, match=r"kd-cv\[(torch|export)\]"):
+        use()
+
+
+@pytest.mark.parametrize(
+    ("module", "package", "extra"),
+    [
+        ("kd_cv.draw.plots", "matplotlib", "cli"),
+        ("kd_cv.nn.module", "torch", "torch"),
+        ("kd_cv.nn.lafs", "torch", "torch"),
+        ("kd_cv.nn.sampling", "torch", "torch"),
+    ],
+)
+def test_a_module_that_cannot_do_without_a_package_says_so(monkeypatch, module, package, extra):
+    monkeypatch.delitem(sys.modules, module, raising=False)
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(ImportError, match=rf"kd-cv\[{extra}\]"):
+        importlib.import_module(module)
