@@ -13,7 +13,7 @@ import numpy as np
 from kd_cv import KDDescriptor, match
 from kd_cv.cli.picture import Row, draw_rows
 from kd_cv.evaluate.metrics import matching_precision
-from kd_cv.evaluate.protocols import warped_images
+from kd_cv.evaluate.readers import warped_images
 from kd_cv.fit.matrices import fit_photos, read_reduced, split_photos
 from kd_cv.io.datasets import list_photos
 from kd_cv.whitening import save

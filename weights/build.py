@@ -20,7 +20,9 @@ import numpy as np
 from kd_cv.descriptor.engine import describe_patches
 from kd_cv.descriptor.spec import KERNELS, Spec
 from kd_cv.evaluate.candidates import make_candidates
-from kd_cv.evaluate.protocols import ImageSet, find_sequences, image_matching, phototourism
+from kd_cv.evaluate.images import ImageSet, image_matching
+from kd_cv.evaluate.patches import phototourism
+from kd_cv.evaluate.readers import find_sequences
 from kd_cv.fit.builders import hpatches_scene, sfm_scene
 from kd_cv.fit.matrices import fit_whitening, scene_statistics
 from kd_cv.io.datasets import PatchSet, Scene, read_phototourism

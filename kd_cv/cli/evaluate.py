@@ -64,7 +64,8 @@ def phototourism(
         kd-cv eval phototourism liberty --kernel polar,cart,concat --whitening none,ws
     """
     from kd_cv.cli.tables import telling
-    from kd_cv.evaluate.protocols import Cache, pairs_of_set, patch_verification
+    from kd_cv.evaluate.cache import Cache
+    from kd_cv.evaluate.patches import pairs_of_set, patch_verification
     from kd_cv.io.datasets import read_phototourism
     from kd_cv.paper import numbers as paper
 
@@ -115,8 +116,10 @@ def hpatches(
         kd-cv eval hpatches sequences --descriptor raw,rootsift --fit-ws builtin
     """
     from kd_cv.cli.tables import telling
-    from kd_cv.evaluate.protocols import Cache, find_sequences, strips_of_sequence
-    from kd_cv.evaluate.protocols import hpatches as run
+    from kd_cv.evaluate.cache import Cache
+    from kd_cv.evaluate.hpatches import hpatches as run
+    from kd_cv.evaluate.hpatches import strips_of_sequence
+    from kd_cv.evaluate.readers import find_sequences
     from kd_cv.io.datasets import read_hpatches_release
     from kd_cv.paper import numbers as paper
 
@@ -177,13 +180,10 @@ def matching(
         kd-cv eval matching sequences --weights multiview,mine.npz --scales 3
     """
     from kd_cv.cli.tables import telling
-    from kd_cv.evaluate.protocols import (
-        Cache,
-        builtin_photos,
-        image_matching,
-        read_images,
-        warped_images,
-    )
+    from kd_cv.evaluate.cache import Cache
+    from kd_cv.evaluate.images import image_matching
+    from kd_cv.evaluate.readers import read_images, warped_images
+    from kd_cv.io.builtin import builtin_photos
 
     chosen = _candidates(
         descriptors, weights, whitening, kernels, patch_size, dim,
@@ -223,7 +223,8 @@ def shrinkage(
         kd-cv eval shrinkage liberty --weights multiview
     """
     from kd_cv.cli.tables import print_table, telling
-    from kd_cv.evaluate.protocols import labelled_pairs, shrinkage_curves
+    from kd_cv.evaluate.curves import shrinkage_curves
+    from kd_cv.evaluate.readers import labelled_pairs
     from kd_cv.paper import numbers as paper
 
     check_figure(output)
@@ -282,7 +283,7 @@ def eigenvalues(
         kd-cv eval eigenvalues liberty
     """
     from kd_cv.cli.tables import print_table, telling
-    from kd_cv.evaluate.protocols import labelled_pairs
+    from kd_cv.evaluate.readers import labelled_pairs
     from kd_cv.paper import numbers as paper
     from kd_cv.whitening.whitening import Statistics, attenuation, eig
     from kd_cv.whitening.whitening import shrinkage as shrink
@@ -339,7 +340,8 @@ def robustness(
     from kd_cv.cli.tables import print_table, telling
     from kd_cv.descriptor.spec import KERNELS
     from kd_cv.evaluate.candidates import KD
-    from kd_cv.evaluate.protocols import labelled_pairs, robustness_curves
+    from kd_cv.evaluate.curves import robustness_curves
+    from kd_cv.evaluate.readers import labelled_pairs
     from kd_cv.feature2d import KDDescriptor
 
     check_figure(output)
@@ -419,7 +421,8 @@ def _with_ws(
     """Each candidate that is not whitened followed by itself with W_S."""
     if source is None:
         return candidates
-    from kd_cv.evaluate.protocols import builtin_scenes, is_phototourism, scenes_of, with_ws
+    from kd_cv.evaluate.readers import builtin_scenes, is_phototourism, scenes_of
+    from kd_cv.evaluate.whitened import with_ws
 
     if source != "builtin" and is_phototourism(source):
         raise ValueError(f"--fit-ws takes photographs or sequences, {source} holds patches")
@@ -435,7 +438,7 @@ def _with_ws(
 def _curve_whitening(weights: str | None, kernel: str, patch_size: int) -> tuple[Any, str]:
     """Matrices for a curve, and what they are: as named, the shipped ones, or fitted here."""
     from kd_cv.descriptor.spec import Spec
-    from kd_cv.evaluate.protocols import builtin_scenes
+    from kd_cv.evaluate.readers import builtin_scenes
     from kd_cv.fit.matrices import fit_whitening, scene_statistics
     from kd_cv.whitening import registry as shipped
     from kd_cv.whitening.registry import DEFAULT_WEIGHTS

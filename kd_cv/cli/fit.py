@@ -10,14 +10,9 @@ from typing import Any
 from kd_cv.cli.outputs import check_writable
 from kd_cv.cli.tables import plain_warnings, print_table, telling
 from kd_cv.evaluate.candidates import KD
-from kd_cv.evaluate.protocols import (
-    Gray,
-    NothingToMatch,
-    Progress,
-    Score,
-    image_matching,
-    warped_images,
-)
+from kd_cv.evaluate.images import Gray, NothingToMatch, image_matching
+from kd_cv.evaluate.readers import warped_images
+from kd_cv.evaluate.scores import Progress, Score
 from kd_cv.feature2d import KDDescriptor
 from kd_cv.fit.matrices import PairSource, fit_photos, read_reduced, split_photos
 from kd_cv.io.datasets import list_photos

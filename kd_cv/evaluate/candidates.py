@@ -24,7 +24,7 @@ from kd_cv.descriptor.sampling import extract_patches
 from kd_cv.feature2d import KDDescriptor
 from kd_cv.matching import root
 from kd_cv.whitening.registry import DEFAULT_WEIGHTS, DEFAULT_WHITENING
-from kd_cv.whitening.whitening import Whitening, variant_name
+from kd_cv.whitening.whitening import variant_name
 
 Gray = NDArray[np.uint8]
 Patches = NDArray[np.uint8]
@@ -252,44 +252,6 @@ def _torch() -> Any:
     except ImportError as error:
         raise ImportError("patch descriptors of Kornia need: pip install kd-cv[torch]") from error
     return torch
-
-
-@dataclass(frozen=True)
-class Whitened:
-    """A candidate followed by a whitening that was fitted on its rows."""
-
-    base: Candidate
-    whitening: Whitening
-    variant: str = "ws"
-    dim: int = 128
-
-    @property
-    def name(self) -> str:
-        return f"{self.base.name} + {self.variant}"
-
-    @property
-    def kind(self) -> str:
-        return f"{self.base.kind}+{self.variant}"
-
-    @property
-    def configuration(self) -> dict[str, Any]:
-        mu, A = self._projection
-        own = {"variant": self.variant, "projection": digest(mu, A)}
-        return {"base": dict(self.base.configuration), **own}
-
-    def at_frames(self, gray: Gray, frames: Frames) -> Array32:
-        return self._apply(self.base.at_frames(gray, frames))
-
-    def of_patches(self, patches: Patches) -> Array32:
-        return self._apply(self.base.of_patches(patches))
-
-    @property
-    def _projection(self) -> tuple[Array32, Array32]:
-        return self.whitening.projection(self.variant, min(self.dim, self.whitening.max_dim))
-
-    def _apply(self, rows: Array32) -> Array32:
-        dim = min(self.dim, self.whitening.max_dim)
-        return self.whitening.apply(rows, self.variant, dim).astype(np.float32)
 
 
 def make_candidates(

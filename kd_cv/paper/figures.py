@@ -47,7 +47,7 @@ from kd_cv.draw.plots import (
     style,
 )
 from kd_cv.evaluate.metrics import fpr95
-from kd_cv.evaluate.protocols import FIT_PHOTOS, TEST_PHOTOS, builtin_scenes
+from kd_cv.evaluate.readers import builtin_scenes
 from kd_cv.explain import (
     Array,
     Explanation,
@@ -58,6 +58,7 @@ from kd_cv.explain import (
     slices,
 )
 from kd_cv.fit.matrices import scene_statistics
+from kd_cv.io.builtin import FIT_PHOTOS, TEST_PHOTOS
 from kd_cv.whitening import registry as shipped
 from kd_cv.whitening.registry import DEFAULT_WEIGHTS, projection_for
 from kd_cv.whitening.whitening import Whitening

@@ -11,36 +11,27 @@ from kd_cv import KDDescriptor, describe
 from kd_cv.cli import main
 from kd_cv.descriptor.frames import from_keypoints
 from kd_cv.evaluate import metrics
+from kd_cv.evaluate.cache import Cache
 from kd_cv.evaluate.candidates import (
     KD,
     SIFT,
-    Whitened,
     kornia_patches,
     make_candidates,
     sift_keypoints,
 )
-from kd_cv.evaluate.protocols import (
-    Cache,
-    ImageSet,
-    PatchPairs,
-    builtin_photos,
+from kd_cv.evaluate.curves import moved, robustness_curves, shrinkage_curves
+from kd_cv.evaluate.hpatches import hpatches, strips_of_sequence
+from kd_cv.evaluate.images import ImageSet, image_matching, match_scores
+from kd_cv.evaluate.patches import PatchPairs, pairs_of_scenes, pairs_of_set, phototourism
+from kd_cv.evaluate.readers import (
     builtin_scenes,
     find_sequences,
-    hpatches,
-    image_matching,
     labelled_pairs,
-    match_scores,
-    moved,
-    pairs_of_scenes,
-    pairs_of_set,
-    phototourism,
     read_images,
-    robustness_curves,
-    shrinkage_curves,
-    strips_of_sequence,
     warped_images,
-    with_ws,
 )
+from kd_cv.evaluate.whitened import Whitened, with_ws
+from kd_cv.io.builtin import builtin_photos
 from kd_cv.io.datasets import NO_POINT, PatchSet, Scene, View, read_sequence
 from kd_cv.matching import RootSIFT
 

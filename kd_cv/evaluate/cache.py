@@ -1,0 +1,71 @@
+"""Describe once, score many times: rows of candidates, stored in a folder."""
+
+from __future__ import annotations
+
+import json
+import re
+import zipfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kd_cv.descriptor.frames import Frames
+from kd_cv.evaluate.candidates import Array32, Candidate, Patches, digest
+from kd_cv.io.files import replacing
+
+Gray = NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class Cache:
+    """Rows in .npz files of a folder, one for each set and candidate; without a folder, none.
+
+    A file says what it was made from and with. If that is not what is asked for, or if the file is
+    damaged, it is made anew.
+    """
+
+    folder: Path | None = None
+
+    def rows(
+        self,
+        name: str,
+        candidate: Candidate,
+        inputs: Sequence[NDArray[Any]],
+        describe: Callable[[], Array32],
+    ) -> Array32:
+        """Rows of a candidate for the set `name`; `inputs` are the arrays that describe() reads."""
+        if self.folder is None:
+            return describe()
+        path = self.folder / f"{_slug(name)}.{_slug(candidate.name)}.npz"
+        made_from = {"inputs": digest(*inputs), "candidate": dict(candidate.configuration)}
+        wanted = json.dumps(made_from, sort_keys=True)
+        stored = _stored_rows(path, wanted)
+        if stored is not None:
+            return stored
+        rows = np.ascontiguousarray(describe(), np.float32)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with replacing(path) as temporary, open(temporary, "wb") as file:
+            np.savez(file, rows=rows, made_from=np.array(wanted))
+        return rows
+
+    def patches(self, name: str, candidate: Candidate, patches: Patches) -> Array32:
+        return self.rows(name, candidate, [patches], lambda: candidate.of_patches(patches))
+
+    def frames(self, name: str, candidate: Candidate, gray: Gray, frames: Frames) -> Array32:
+        return self.rows(name, candidate, [gray, frames], lambda: candidate.at_frames(gray, frames))
+
+
+def _stored_rows(path: Path, wanted: str) -> Array32 | None:
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            return archive["rows"] if str(archive["made_from"]) == wanted else None
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+        return None
+
+
+def _slug(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9.+_]+", "-", name).strip("-.")

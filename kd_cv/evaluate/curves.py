@@ -1,0 +1,71 @@
+"""The paper's curves: FPR95 over the shrinkage of a whitening, and over a turn or a shift."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import cv2
+import numpy as np
+
+from kd_cv.evaluate.candidates import Array32, Candidate, Patches
+from kd_cv.evaluate.patches import PatchPairs
+from kd_cv.whitening.whitening import Whitening
+
+
+def shrinkage_curves(
+    labelled: PatchPairs,
+    raw: Array32,
+    whitening: Whitening,
+    ts: Iterable[float],
+    beta_indices: Iterable[int],
+    dim: int = 128,
+) -> dict[str, list[tuple[float, float]]]:
+    """FPR95 over t of W_UA and over i of W_US, beta = lam_i, for raw rows (N, D) of the patches."""
+
+    def error(variant: str, **setting: Any) -> float:
+        return labelled.fpr95(whitening.apply(raw, variant, min(dim, raw.shape[1]), **setting))
+
+    return {
+        "wua": [(t, error("wua", t=t)) for t in ts],
+        "wus": [(i, error("wus", beta_index=i)) for i in beta_indices],
+    }
+
+
+def robustness_curves(
+    labelled: PatchPairs,
+    candidates: Iterable[Candidate],
+    *,
+    turns: Sequence[float] = (),
+    shifts: Sequence[float] = (),
+) -> dict[str, list[tuple[float, float]]]:
+    """FPR95 when the second patch of each pair is turned (degrees) or shifted (pixels).
+
+    Name of the candidate -> (turn or shift, FPR95).
+    """
+    moves = [(turn, turn, 0.0) for turn in turns] + [(shift, 0.0, shift) for shift in shifts]
+    curves: dict[str, list[tuple[float, float]]] = {}
+    for candidate in candidates:
+        still = candidate.of_patches(labelled.patches)
+        curves[candidate.name] = [
+            (value, labelled.fpr95(still, candidate.of_patches(moved(labelled.patches, *move))))
+            for value, *move in moves
+        ]
+    return curves
+
+
+def moved(patches: Patches, turn: float, shift: float) -> Patches:
+    """Patches turned about their centre by degrees and shifted to the right by pixels.
+
+    What comes in from outside repeats the border.
+    """
+    centre = (patches.shape[1] - 1) / 2
+    M = cv2.getRotationMatrix2D((centre, centre), turn, 1.0)
+    M[0, 2] += shift
+    out = np.empty_like(patches)
+    for after, before in zip(out, patches, strict=True):
+        after[:] = cv2.warpAffine(
+            before, M, before.shape[::-1], flags=cv2.INTER_LINEAR,
+            borderMode=cv2.BORDER_REPLICATE,
+        )  # fmt: skip
+    return out

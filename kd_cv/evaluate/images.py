@@ -1,0 +1,129 @@
+"""Matching of images with known homographies, all candidates at the same keypoints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from kd_cv.descriptor.frames import from_keypoints
+from kd_cv.evaluate import metrics
+from kd_cv.evaluate.cache import Cache
+from kd_cv.evaluate.candidates import Array32, Candidate
+from kd_cv.evaluate.scores import Progress, Score, tell
+from kd_cv.io.datasets import read_gray
+from kd_cv.matching import find_homography, match_descriptors
+
+Gray = NDArray[np.uint8]
+
+RATIO = 0.85  # of the matches that a homography is estimated from
+
+
+class NothingToMatch(ValueError):
+    """No two images have a keypoint in common."""
+
+
+@dataclass(frozen=True)
+class ImageSet:
+    """Images of one plane, as paths or gray arrays, and the homographies (K, 3, 3) from image 1."""
+
+    name: str
+    images: Sequence[Path | Gray]
+    H_1tok: NDArray[np.float64]
+
+    def load(self, index: int) -> Gray:
+        image = self.images[index]
+        return image if isinstance(image, np.ndarray) else read_gray(image)
+
+
+def image_matching(
+    sets: Iterable[ImageSet],
+    candidates: Sequence[Candidate],
+    *,
+    max_keypoints: int = 1000,
+    threshold: float = 3.0,
+    cache: Cache | None = None,
+    progress: Progress | None = None,
+) -> list[Score]:
+    """Match image 1 of every set to images 2, 3, ... at the same SIFT keypoints for all.
+
+    Values, means over the pairs of images: "ap" (see `match_scores`), "precision" of mutual
+    matches, "auc3", "auc5", "auc10" of the homography's corner error in pixels; and "pairs".
+    """
+    if max_keypoints < 2 or not 0 < threshold < np.inf:
+        raise ValueError(
+            f"max_keypoints must be at least 2 and threshold positive, "
+            f"got {max_keypoints} and {threshold}"
+        )
+    detector = cv2.SIFT_create(max_keypoints)
+    pair_scores: dict[str, list[dict[str, float]]] = {c.name: [] for c in candidates}
+    dims: dict[str, int] = {}
+    for images in sets:
+        grays = [images.load(k) for k in range(len(images.images))]
+        frames = [from_keypoints(detector.detect(gray, None)) for gray in grays]
+        for candidate in candidates:
+            rows = [
+                (cache or Cache()).frames(f"{images.name}.{k}", candidate, gray, seen)
+                for k, (gray, seen) in enumerate(zip(grays, frames, strict=True), start=1)
+            ]
+            dims[candidate.name] = rows[0].shape[1]
+            for k in range(1, len(grays)):
+                score = match_scores(
+                    rows[0], rows[k], frames[0][:, :2], frames[k][:, :2], images.H_1tok[k],
+                    grays[0].shape, threshold,
+                )  # fmt: skip
+                if score is not None:
+                    pair_scores[candidate.name].append(score)
+        tell(progress, images.name)
+    if not any(pair_scores.values()):
+        raise NothingToMatch("there is no pair of images with keypoints in common")
+    scores = []
+    for candidate in candidates:
+        pairs = pair_scores[candidate.name]
+        values = {key: 100 * float(np.mean([s[key] for s in pairs])) for key in ("ap", "precision")}
+        areas = metrics.auc([score["corner_error"] for score in pairs], (3, 5, 10))
+        values |= {f"auc{t}": 100 * float(a) for t, a in zip((3, 5, 10), areas, strict=True)}
+        values["pairs"] = len(pairs)
+        scores.append(Score(candidate.name, candidate.kind, dims[candidate.name], values))
+    return scores
+
+
+def match_scores(
+    rows0: Array32,
+    rows1: Array32,
+    points0: NDArray[np.float64],
+    points1: NDArray[np.float64],
+    H_0to1: NDArray[np.float64],
+    shape: tuple[int, ...],
+    threshold: float = 3.0,
+) -> dict[str, float] | None:
+    """Scores in [0, 1] of one pair of images, from rows and positions of their keypoints.
+
+    "ap": average precision of the nearest neighbours of all keypoints of image 0, ranked by ratio.
+    A match is correct within threshold pixels of the true place; recall is relative to the
+    keypoints of image 0 with any keypoint of image 1 there. "precision": share of correct ones of
+    the mutual matches. "corner_error": of the estimated homography, in pixels.
+    None if no keypoint could be matched correctly.
+    """
+    if not len(points0) or not len(points1):
+        return None
+    truth = metrics.warp_points(points0, H_0to1)
+    distance = np.linalg.norm(truth[:, None] - points1[None], axis=2)
+    possible = int((distance.min(axis=1) <= threshold).sum())
+    if not possible:
+        return None
+    matches, ratios = match_descriptors(rows0, rows1, mutual=False)
+    correct = distance[matches[:, 0], matches[:, 1]] <= threshold
+    mutual, mutual_ratios = match_descriptors(rows0, rows1, mutual=True)
+    good = distance[mutual[:, 0], mutual[:, 1]] <= threshold
+    clear = mutual[mutual_ratios <= RATIO]
+    H_estimated, _ = find_homography(points0[clear[:, 0]], points1[clear[:, 1]], threshold)
+    return {
+        "ap": metrics.average_precision(-ratios, correct, possible),
+        "precision": float(good.mean()) if len(good) else 0.0,
+        "corner_error": metrics.homography_corner_error(H_estimated, H_0to1, shape),
+    }

@@ -1,0 +1,119 @@
+"""What a protocol is run on: sequences, photographs and their warps, scenes, labelled pairs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kd_cv.descriptor.frames import MAGNIFICATION
+from kd_cv.evaluate.images import ImageSet
+from kd_cv.evaluate.patches import MAX_ALL_PAIRS, PatchPairs, pairs_of_scenes, pairs_of_set
+from kd_cv.fit.builders import (
+    JitterLevel,
+    hpatches_scene,
+    random_homography,
+    relight,
+    warp,
+    warp_scene,
+)
+from kd_cv.io import datasets
+from kd_cv.io.builtin import FIT_PHOTOS, TEST_PHOTOS, builtin_photos
+from kd_cv.io.datasets import Scene, read_sequence
+
+Gray = NDArray[np.uint8]
+
+
+def find_sequences(folder: str | os.PathLike[str]) -> list[datasets.Sequence]:
+    """The sequences in a folder of them, or the one that the folder is."""
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise ValueError(f"{folder} is not a folder")
+    places = [folder, *sorted(path for path in folder.iterdir() if path.is_dir())]
+    sequences = [read_sequence(place) for place in places if _has_homography(place)]
+    if not sequences:
+        raise ValueError(f"{folder} holds no sequences: no files H_1_2 or H1to2p")
+    return sequences
+
+
+def _has_homography(folder: Path) -> bool:
+    return any((folder / name).is_file() for name in ("H_1_2", "H1to2p"))
+
+
+def read_images(folder: str | os.PathLike[str]) -> list[ImageSet]:
+    """The image sequences of a folder (see `find_sequences`)."""
+    return [ImageSet(s.name, s.images, s.H_1tok) for s in find_sequences(folder)]
+
+
+def warped_images(
+    photos: Iterable[tuple[str, Gray]], views: int = 4, seed: int = 0
+) -> Iterator[ImageSet]:
+    """Photographs, each with views - 1 random warps of itself, as `warp_scene` makes them."""
+    for number, (name, gray) in enumerate(photos):
+        rng = np.random.default_rng([seed, number])
+        H_1tok = [np.eye(3)] + [random_homography(gray.shape, rng) for _ in range(views - 1)]
+        images = [gray] + [relight(warp(gray, H), rng) for H in H_1tok[1:]]
+        yield ImageSet(name, images, np.stack(H_1tok))
+
+
+def builtin_scenes(
+    names: Iterable[str] = FIT_PHOTOS,
+    jitter: JitterLevel | None = None,
+    views: int = 4,
+    max_keypoints: int = 800,
+    seed: int = 0,
+) -> list[Scene]:
+    """Scenes of photographs inside scikit-image and their warps.
+
+    Keypoints as detected; with jitter those of the photograph itself, carried over with that noise.
+    """
+    return [
+        warp_scene(
+            gray, views, seed + i, name=name, frames="projected" if jitter else "detected",
+            jitter=jitter, max_keypoints=max_keypoints,
+        )
+        for i, (name, gray) in enumerate(builtin_photos(names))
+    ]  # fmt: skip
+
+
+def labelled_pairs(
+    data: str | os.PathLike[str] | None,
+    *,
+    patch_size: int = 64,
+    magnification: float = MAGNIFICATION,
+    max_pairs: int = 5000,
+) -> PatchPairs:
+    """Labelled patches of whatever a folder holds: a Phototourism set, image sequences with
+    homographies, or photographs, which are warped. Without a folder: built-in photographs.
+    """
+    settings = (patch_size, magnification, max_pairs)
+    if data is None:
+        return pairs_of_scenes(builtin_scenes(TEST_PHOTOS, "hard"), *settings)
+    if is_phototourism(data):
+        patch_set = datasets.read_phototourism(data)
+        every = len(patch_set) <= MAX_ALL_PAIRS
+        return pairs_of_set(patch_set, "all" if every else "m50")
+    return pairs_of_scenes(scenes_of(data), *settings)
+
+
+def scenes_of(data: str | os.PathLike[str]) -> Iterator[Scene]:
+    """Scenes of a folder of image sequences, or of photographs and their warps."""
+    folder = Path(data)
+    if not folder.is_dir():
+        raise ValueError(f"{folder} is not a folder")
+    if any(_has_homography(place) for place in [folder, *folder.iterdir()]):
+        for sequence in find_sequences(folder):
+            yield hpatches_scene(
+                sequence, frames="detected", jitter=None, detectors=("dog",), max_keypoints=1000
+            )
+        return
+    for number, (path, gray) in enumerate(datasets.read_photos(folder)):
+        yield warp_scene(gray, 3, number, name=path.name, max_keypoints=800)
+
+
+def is_phototourism(folder: str | os.PathLike[str]) -> bool:
+    """Whether a folder holds patch sheets."""
+    return any(Path(folder).glob("patches*.bmp"))
