@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kd_cv.descriptor.engine import describe_frames
+from kd_cv.descriptor.forks import opencv
 from kd_cv.descriptor.frames import (
     MAGNIFICATION,
     as_detectable,
@@ -191,8 +192,10 @@ class KDDescriptor:
         mask = _as_mask(mask, gray.shape)
         if not gray.size:
             return ()
-        detector = self._detector if self._detector is not None else cv2.SIFT_create()
-        return copy_keypoints(detector.detect(as_detectable(gray), mask))
+        if self._detector is not None:
+            return copy_keypoints(self._detector.detect(as_detectable(gray), mask))
+        with opencv:
+            return copy_keypoints(cv2.SIFT_create().detect(as_detectable(gray), mask))
 
     def compute(self, image: Any, keypoints: Any, descriptors: Any = None) -> tuple[Any, Any]:
         """Keypoints, in their order, and their descriptors (N, D); None if there are none.

@@ -2,8 +2,8 @@
 
 import warnings
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
+from threading import Thread
 from types import ModuleType
 from typing import Any
 
@@ -103,7 +103,7 @@ def load_fused() -> ModuleType | None:
     """The compiled data path, or None, with a hint, where Numba cannot be imported."""
     try:
         from kd_cv.descriptor import fused
-    except ImportError as error:
+    except (ImportError, OSError) as error:  # OSError: its library finds no memory
         warnings.warn(
             f"Numba cannot be imported ({error}); kd_cv uses its slower NumPy path. "
             "'pip install numba' brings the fast one back.",
@@ -124,13 +124,27 @@ def _in_chunks(count: int, work: Callable[[int, int], None]) -> None:
         for a in starts:  # each start goes to whoever comes first
             work(a, min(a + size, count))
 
-    extra = min(threads, -(-count // size)) - 1
-    if extra < 1:
+    errors: list[BaseException] = []
+
+    def help_out() -> None:
+        try:
+            share()
+        except BaseException as error:
+            errors.append(error)
+
+    # The calling thread works too; threads of this call alone cost little and survive a fork.
+    helpers = [Thread(target=help_out) for _ in range(min(threads, -(-count // size)) - 1)]
+    started = []
+    for helper in helpers:
+        try:
+            helper.start()
+        except RuntimeError:  # no more threads are to be had: those that there are do it all
+            break
+        started.append(helper)
+    try:
         share()
-        return
-    # The calling thread works too; a pool per call costs little and survives a fork.
-    with ThreadPoolExecutor(extra) as pool:
-        others = [pool.submit(share) for _ in range(extra)]
-        share()
-        for other in others:
-            other.result()
+    finally:
+        for helper in started:
+            helper.join()
+    if errors:
+        raise errors[0]

@@ -19,6 +19,8 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from kd_cv.descriptor.forks import opencv
+
 #: Side of the patch in keypoint sizes, chosen by cross-validation over planar and 3-D scenes.
 MAGNIFICATION = 15.0
 #: The same, by the name of the convention that uses it.
@@ -91,7 +93,8 @@ def as_gray(image: Any) -> NDArray[Any]:
         image = image[:, :, 0]
     elif image.ndim == 3:
         code = cv2.COLOR_BGR2GRAY if image.shape[2] == 3 else cv2.COLOR_BGRA2GRAY
-        image = cv2.cvtColor(np.ascontiguousarray(image), code)
+        with opencv:
+            image = cv2.cvtColor(np.ascontiguousarray(image), code)
     return np.ascontiguousarray(image)
 
 

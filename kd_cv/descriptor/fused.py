@@ -15,15 +15,14 @@ There are three kernels without functions below them, because Numba would compil
 once alone and once more in each caller: a first call would take twice as long.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from kd_cv.descriptor.compiled import njit
 from kd_cv.descriptor.core import EPS, FLAT, NO_GRADIENT, normalised, signed_power
 from kd_cv.descriptor.sampling import Pyramid
 from kd_cv.descriptor.spec import PLANES, Spec
@@ -41,15 +40,12 @@ _zero = np.float32(0.0)
 
 # Sums may be reordered and contracted (each row always in the same way); NaN and infinity keep
 # their meaning.
-_fast = {"reassoc", "contract", "nsz", "arcp"}
-_options = {"nogil": True, "fastmath": _fast, "error_model": "numpy", "no_cfunc_wrapper": True}
-
-
-def _compile(function: Callable[..., None]) -> Any:
-    try:
-        return njit(cache=True, **_options)(function)
-    except RuntimeError:  # there is no folder that Numba could keep compiled code in
-        return njit(**_options)(function)
+_compile = njit(
+    nogil=True,
+    fastmath={"reassoc", "contract", "nsz", "arcp"},
+    error_model="numpy",
+    no_cfunc_wrapper=True,
+)
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from kd_cv.descriptor.forks import opencv
 from kd_cv.descriptor.frames import (
     MAGNIFICATION,
     Frames,
@@ -59,7 +60,8 @@ class Pyramid:
         level = gray
         for (height, width), offset in zip(shapes[1:], offsets[1:], strict=True):
             halved = coarser[offset : offset + height * width].reshape(height, width)
-            cv2.pyrDown(level, dst=halved)
+            with opencv:
+                cv2.pyrDown(level, dst=halved)
             level = halved
         table = [(offset, *shape) for offset, shape in zip(offsets, shapes, strict=True)]
         brightest = 255.0 if gray.dtype == np.uint8 else max(1.0, float(gray.max(initial=0.0)))

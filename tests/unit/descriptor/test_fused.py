@@ -1,9 +1,11 @@
 """The compiled data path agrees with `core`, and gives the same bits however the work is split."""
 
+import builtins
 import multiprocessing
 import subprocess
 import sys
 import textwrap
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import cv2
@@ -346,6 +348,39 @@ def test_where_numba_may_keep_no_code(camera, keypoints, tmp_path):
     assert np.array_equal(np.load(tmp_path / "out.npy"), expected)
 
 
+@pytest.mark.parametrize("available", [0, 1])
+def test_where_no_thread_can_be_started_the_caller_does_the_work(
+    camera, keypoints, threads, monkeypatch, available
+):
+    expected = KDDescriptor().compute(camera, keypoints)[1]
+    threads(4)
+    started = []
+
+    def start(thread):
+        if len(started) == available:
+            raise RuntimeError("can't start new thread")
+        started.append(thread)
+        thread.run()  # one was to be had, and has done what it could
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    monkeypatch.setattr(threading.Thread, "join", lambda thread: None)
+    assert np.array_equal(KDDescriptor().compute(camera, keypoints)[1], expected)
+    assert len(started) == available
+
+
+def test_an_error_in_another_thread_reaches_the_caller(threads):
+    threads(4)
+    begun = threading.Barrier(4)
+
+    def work(a, b):
+        begun.wait(20)
+        if threading.current_thread() is not threading.main_thread():
+            raise OverflowError("of a helper")
+
+    with pytest.raises(OverflowError, match="of a helper"):
+        engine._in_chunks(64, work)
+
+
 @pytest.mark.parametrize("gain", [1e15, 1e30, 3e38])
 def test_patches_of_any_gain(camera, gain):
     patches = camera[:96, :96].reshape(3, 32, 3, 32).swapaxes(1, 2).reshape(-1, 32, 32) / 255.0
@@ -398,6 +433,26 @@ def test_without_numba_everything_works_with_one_warning(camera, keypoints, fitt
     }
     for name, rows in expected.items():
         np.testing.assert_allclose(out[name], rows, rtol=0, atol=1e-5, err_msg=name)
+
+
+def test_numba_that_finds_no_memory_is_as_good_as_none(camera, keypoints, monkeypatch):
+    """Its compiled library then ends the import with an OSError."""
+    monkeypatch.setitem(sys.modules, "kd_cv.descriptor.fused", None)
+    monkeypatch.delattr(kd_cv.descriptor, "fused")
+    real = builtins.__import__
+
+    def poor(name, *arguments, **keywords):
+        if name == "kd_cv.descriptor" and "fused" in (arguments[2] or ()):
+            raise OSError("libllvmlite.so: failed to map segment from shared object")
+        return real(name, *arguments, **keywords)
+
+    monkeypatch.setattr(builtins, "__import__", poor)
+    engine.load_fused.cache_clear()
+    try:
+        with pytest.warns(UserWarning, match="failed to map segment.*slower NumPy path"):
+            assert KDDescriptor().compute(camera, keypoints[:5])[1].any()
+    finally:
+        engine.load_fused.cache_clear()
 
 
 def test_without_numba_neighbours_matter_to_rounding_only(camera, many, monkeypatch):

@@ -1,0 +1,54 @@
+"""What a fork has to wait for, so that the child can go on.
+
+A child has only the thread that forked. A lock that another thread held at that moment stays held
+in it for ever: that of Numba's compiler, and those of OpenCV's pool of threads.
+"""
+
+import os
+import threading
+from typing import Any
+
+
+class Gate:
+    """Calls pass side by side; a fork waits until none is under way, and no new one begins.
+
+    >>> with opencv:
+    ...     halved = cv2.pyrDown(image)
+    """
+
+    def __init__(self) -> None:
+        self._state = threading.Condition()
+        self._inside: list[int] = []  # the threads, each as often as it came in
+
+    def __enter__(self) -> None:
+        with self._state:
+            self._inside.append(threading.get_ident())
+
+    def __exit__(self, *error: object) -> None:
+        with self._state:
+            self._inside.remove(threading.get_ident())
+            self._state.notify_all()
+
+    def close(self) -> None:
+        """Wait for the calls of other threads, and let nobody in."""
+        self._state.acquire()
+        # A signal handler that forks may run inside: it cannot wait for itself.
+        me = threading.get_ident()
+        self._state.wait_for(lambda: all(thread == me for thread in self._inside))
+
+    def open(self) -> None:
+        """After `close`, by the same thread."""
+        self._state.release()
+
+
+#: Around every call of OpenCV that may use its pool of threads.
+opencv = Gate()
+
+
+def held_at_fork(acquire: Any, release: Any) -> None:
+    """Have every fork of this process hold a lock: then no other thread holds it in the child."""
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(before=acquire, after_in_parent=release, after_in_child=release)
+
+
+held_at_fork(opencv.close, opencv.open)
