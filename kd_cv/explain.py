@@ -29,7 +29,6 @@ from kd_cv.descriptor import core
 from kd_cv.descriptor.frames import as_frames, as_gray, from_keypoints
 from kd_cv.descriptor.kernels import PHI, RHO, THETA, Array, Grid, X, Y
 from kd_cv.descriptor.projection import Projection
-from kd_cv.descriptor.sampling import extract_patches
 from kd_cv.descriptor.spec import Spec
 from kd_cv.feature2d import KDDescriptor
 
@@ -285,22 +284,16 @@ def explain(
     >>> why.similarity, why.shares
     """
     descriptor = KDDescriptor() if descriptor is None else descriptor
-    if type(descriptor) is not KDDescriptor:
+    if not isinstance(descriptor, KDDescriptor):
         raise TypeError(f"can explain a KDDescriptor, got {type(descriptor).__name__}")
-    spec, settings = descriptor.spec, descriptor.settings
-    stacks = []
-    for image, keypoint in ((image0, keypoint0), (image1, keypoint1)):
-        gray, frame = as_gray(image), _as_frame(keypoint)
-        if settings.upright:
-            frame[:, 3] = -1.0
-        patches = [
-            extract_patches(gray, frame, spec.patch_size, settings.magnification * scale)
-            for scale in settings.scales
-        ]
-        stacks.append(np.concatenate(patches))
-    pixels0, pixels1 = (Pixels.of(stack, spec, settings.scales) for stack in stacks)
-    patch0, patch1 = (stack[np.argmax(settings.scales)] for stack in stacks)
-    return _explain(pixels0, pixels1, patch0, patch1, descriptor.projection)
+    settings = descriptor.settings
+    stack0, stack1 = (
+        settings.patches(as_gray(image), _as_frame(keypoint))[0]
+        for image, keypoint in ((image0, keypoint0), (image1, keypoint1))
+    )
+    pixels0, pixels1 = (Pixels.of(s, settings.spec, settings.scales) for s in (stack0, stack1))
+    largest = int(np.argmax(settings.scales))
+    return _explain(pixels0, pixels1, stack0[largest], stack1[largest], settings.projection)
 
 
 def explain_patches(

@@ -4,58 +4,33 @@ It is a plain class: a Python subclass of cv2.Feature2D would crash the interpre
 argument names are OpenCV's.
 """
 
+from __future__ import annotations
+
 import copy
-import gzip
 import os
-import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import fields, replace
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from kd_cv.descriptor.engine import describe_frames
 from kd_cv.descriptor.forks import opencv
-from kd_cv.descriptor.frames import (
-    MAGNIFICATION,
-    as_detectable,
-    as_gray,
-    as_magnification,
-    describable,
-    from_keypoints,
-)
+from kd_cv.descriptor.frames import MAGNIFICATION, as_detectable, as_gray, from_keypoints
 from kd_cv.descriptor.projection import Projection
-from kd_cv.descriptor.sampling import MAX_SCALES, as_scales
 from kd_cv.descriptor.spec import Spec
-from kd_cv.whitening.registry import DEFAULT_WEIGHTS, DEFAULT_WHITENING, projection_for
+from kd_cv.settings import Settings
+from kd_cv.settings_file import read_settings, write_settings
+from kd_cv.types import Detector, Image, KeyPoints
+from kd_cv.whitening.registry import DEFAULT_WEIGHTS, DEFAULT_WHITENING, Weights
 
-KeyPoints = tuple[cv2.KeyPoint, ...]
+if TYPE_CHECKING:
+    from kd_cv.nn.module import KDModule
 
-TYPES = (cv2.CV_32F, cv2.CV_8U)
-
-
-# A file of settings has about 500 bytes. OpenCV's parser needs memory that grows with the square of
-# the depth of nesting: 32 kB of brackets take 1 GB.
-MAX_SETTINGS_BYTES = 8192
-
-
-@dataclass(frozen=True)
-class Settings:
-    """The constructor's arguments, checked."""
-
-    patch_size: int
-    kernel: str
-    whitening: str | None
-    weights: Any
-    dim: int
-    magnification: float
-    scales: tuple[float, ...]
-    descriptor_type: int
-    upright: bool
-    drop: bool
+Self = TypeVar("Self", bound="KDDescriptor")
+Images = list[Image] | tuple[Image, ...]
 
 
 class KDDescriptor:
@@ -75,54 +50,48 @@ class KDDescriptor:
     drop             leave out keypoints that cannot be described (NaN, size <= 0, patch outside
                      the image or without texture) instead of giving them a row of zeros
 
-    >>> kd = KDDescriptor()
-    >>> keypoints, descriptors = kd.detectAndCompute(image, None)
+    >>> image = np.random.default_rng(0).integers(0, 256, (240, 320), dtype=np.uint8)
+    >>> keypoints, descriptors = KDDescriptor().detectAndCompute(image, None)
+    >>> descriptors.shape == (len(keypoints), 128)
+    True
     """
 
     def __init__(
         self,
+        *,
         patch_size: int = 32,
         kernel: str = "concat",
         whitening: str | None = DEFAULT_WHITENING,
-        weights: Any = DEFAULT_WEIGHTS,
+        weights: Weights = DEFAULT_WEIGHTS,
         dim: int = 128,
         magnification: float | str = MAGNIFICATION,
         scales: int | Sequence[float] = 1,
         descriptor_type: int = cv2.CV_32F,
-        detector: Any = None,
+        detector: Detector | None = None,
         upright: bool = False,
         drop: bool = False,
     ) -> None:
-        if isinstance(descriptor_type, np.ndarray) or descriptor_type not in TYPES:
-            raise ValueError(
-                f"descriptor_type must be cv2.CV_32F ({cv2.CV_32F}) or cv2.CV_8U ({cv2.CV_8U}), "
-                f"got {descriptor_type!r}"
-            )
         if detector is not None and not callable(getattr(detector, "detect", None)):
             raise TypeError(
                 "detector must have a method detect(image, mask), as OpenCV's detectors do; "
                 f"got {type(detector).__name__}"
             )
-        spec = Spec(patch_size, kernel)
-        projection = projection_for(spec, whitening, weights, dim)
-        settings = Settings(
-            patch_size=int(patch_size),
+        self._settings = Settings(
+            patch_size=patch_size,
             kernel=kernel,
             whitening=whitening,
-            weights=os.fspath(weights) if isinstance(weights, os.PathLike) else weights,
-            dim=int(dim),
-            magnification=as_magnification(magnification),
-            scales=as_scales(scales),
-            descriptor_type=int(descriptor_type),
-            upright=bool(upright),
-            drop=bool(drop),
+            weights=weights,
+            dim=dim,
+            magnification=magnification,  # type: ignore[arg-type]
+            scales=scales,  # type: ignore[arg-type]
+            descriptor_type=descriptor_type,
+            upright=upright,
+            drop=drop,
         )
-        # Nothing is set before all is checked: a `read` that fails changes nothing.
-        self._spec, self._projection, self._settings = spec, projection, settings
         self._detector = detector
 
     @classmethod
-    def create(cls, *args: Any, **kwargs: Any) -> "KDDescriptor":
+    def create(cls: type[Self], *args: Any, **kwargs: Any) -> Self:
         """As OpenCV's factories are called."""
         return cls(*args, **kwargs)
 
@@ -132,60 +101,80 @@ class KDDescriptor:
         return cv2.Feature2D
 
     def __repr__(self) -> str:
-        s = self._settings
-        weights = s.weights if isinstance(s.weights, str) else type(s.weights).__name__
-        whitening = f"whitening={s.whitening!r}, weights={weights!r}, " if s.whitening else ""
-        return (
-            f"KDDescriptor(patch_size={s.patch_size}, kernel={s.kernel!r}, {whitening}"
-            f"dim={self.descriptorSize()}, magnification={s.magnification:g}, scales={s.scales})"
-        )
+        """The class with every setting that is not the default."""
+        changed = [
+            f"{field.name}={_shown(value)}"
+            for field in fields(Settings)
+            if (value := getattr(self._settings, field.name)) != field.default
+        ]
+        if self._detector is not None:
+            changed.append(f"detector={_shown(self._detector)}")
+        return f"{type(self).__name__}({', '.join(changed)})"
+
+    @property
+    def settings(self) -> Settings:
+        """All that decides the descriptors."""
+        return self._settings
 
     @property
     def spec(self) -> Spec:
         """Which raw descriptor this is."""
-        return self._spec
+        return self._settings.spec
 
     @property
     def projection(self) -> Projection | None:
         """Mean and matrix of the whitening, or None."""
-        return self._projection
+        return self._settings.projection
 
-    @property
-    def settings(self) -> Settings:
-        """The constructor's arguments."""
-        return self._settings
+    def with_settings(self: Self, **changes: Any) -> Self:
+        """A copy with some of its settings changed.
+
+        >>> KDDescriptor(patch_size=24).with_settings(upright=True)
+        KDDescriptor(patch_size=24, upright=True)
+        """
+        changed = copy.copy(self)
+        changed._settings = replace(self._settings, **changes)
+        return changed
 
     # What it is, in OpenCV's words
 
     def descriptorSize(self) -> int:
-        return self._projection.dim if self._projection else self._spec.dim
+        """Numbers in a descriptor."""
+        return self._settings.descriptor_size
 
     def descriptorType(self) -> int:
+        """Their type: cv2.CV_32F or cv2.CV_8U."""
         return self._settings.descriptor_type
 
     def defaultNorm(self) -> int:
+        """The distance to compare descriptors by: cv2.NORM_L2."""
         return cv2.NORM_L2
 
     def getDefaultName(self) -> str:
+        """The name in files of settings."""
         return "Feature2D.KD"
 
     def empty(self) -> bool:
-        # As cv2.SIFT answers: there is no state to lose.
+        """True, as cv2.SIFT answers: there is nothing learned from data to lose."""
         return True
 
     def clear(self) -> None:
-        """Forget what was learned from data: nothing here is, as in cv2.SIFT."""
+        """Forget what was learned from data: nothing, as in cv2.SIFT."""
 
-    # Keypoints
+    # Keypoints and descriptors
 
+    @overload
+    def detect(self, image: Image | None, mask: Image | None = None) -> KeyPoints: ...
+    @overload
+    def detect(self, image: Images, mask: Images | None = None) -> tuple[KeyPoints, ...]: ...
     def detect(self, image: Any, mask: Any = None) -> Any:
         """Keypoints of an image, or a tuple of them for each of a list of images."""
         if isinstance(image, list | tuple):
-            masks = _as_list(mask, len(image), "masks")
+            masks = [None] * len(image) if mask is None else _as_list(mask, len(image), "masks")
             return tuple(self._detect(im, m) for im, m in zip(image, masks, strict=True))
         return self._detect(image, mask)
 
-    def _detect(self, image: Any, mask: Any) -> KeyPoints:
+    def _detect(self, image: Image | None, mask: Image | None) -> KeyPoints:
         if image is None:
             return ()
         gray = as_gray(image)
@@ -197,6 +186,27 @@ class KDDescriptor:
         with opencv:
             return copy_keypoints(cv2.SIFT_create().detect(as_detectable(gray), mask))
 
+    @overload
+    def compute(
+        self,
+        image: NDArray[Any] | None,
+        keypoints: Sequence[cv2.KeyPoint] | None,
+        descriptors: NDArray[Any] | None = None,
+    ) -> tuple[KeyPoints, NDArray[Any] | None]: ...
+    @overload
+    def compute(
+        self,
+        image: cv2.UMat,
+        keypoints: Sequence[cv2.KeyPoint] | None,
+        descriptors: NDArray[Any] | None = None,
+    ) -> tuple[KeyPoints, cv2.UMat | None]: ...
+    @overload
+    def compute(
+        self,
+        image: Images,
+        keypoints: Sequence[Sequence[cv2.KeyPoint] | None],
+        descriptors: None = None,
+    ) -> tuple[tuple[KeyPoints, ...], tuple[NDArray[Any] | None, ...]]: ...
     def compute(self, image: Any, keypoints: Any, descriptors: Any = None) -> tuple[Any, Any]:
         """Keypoints, in their order, and their descriptors (N, D); None if there are none.
 
@@ -218,29 +228,12 @@ class KDDescriptor:
         gray = as_gray(image)
         if not gray.size:
             return copies, None
-        frames = from_keypoints(copies)
-        if self._settings.upright:
-            frames[:, 3] = -1.0
+        rows = self._settings.rows(gray, from_keypoints(copies))
         if self._settings.drop:
-            largest = self._settings.magnification * max(self._settings.scales)
-            kept = np.flatnonzero(describable(frames, gray.shape, largest))
-            frames = frames[kept]
-        rows = describe_frames(
-            gray,
-            frames,
-            self._spec,
-            magnification=self._settings.magnification,
-            scales=self._settings.scales,
-            projection=self._projection,
-        )
-        if self._settings.drop:
-            textured = rows.any(axis=1)
-            rows, kept = rows[textured], kept[textured]
-            copies = tuple(copies[i] for i in kept)
+            kept = np.flatnonzero(rows.any(axis=1))
+            copies, rows = tuple(copies[i] for i in kept), rows[kept]
             if not copies:
                 return (), None
-        if self._settings.descriptor_type == cv2.CV_8U:
-            rows = as_uint8(rows)  # type: ignore[assignment]
         if isinstance(image, cv2.UMat):
             return copies, cv2.UMat(rows)
         if (
@@ -254,11 +247,11 @@ class KDDescriptor:
 
     def detectAndCompute(
         self,
-        image: Any,
-        mask: Any,
-        descriptors: Any = None,
+        image: Image,
+        mask: Image | None,
+        descriptors: NDArray[Any] | None = None,
         useProvidedKeypoints: bool = False,
-    ) -> tuple[Any, Any]:
+    ) -> tuple[KeyPoints, NDArray[Any] | None]:
         """Keypoints of one image and their descriptors."""
         if useProvidedKeypoints:
             raise ValueError(
@@ -274,14 +267,14 @@ class KDDescriptor:
 
     # The same descriptor elsewhere
 
-    def module(self) -> Any:
+    def module(self) -> KDModule:
         """The torch module (`KDModule`) with the same settings, for patches."""
         from kd_cv.nn.module import KDModule
 
         s = self._settings
         return KDModule(s.patch_size, s.kernel, s.whitening, s.weights, s.dim)
 
-    # Copies and files
+    # Copies and files. `type(self)`, because `self.__class__` is OpenCV's.
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self._detector is not None:
@@ -289,126 +282,44 @@ class KDDescriptor:
                 f"a KDDescriptor with its own detector ({type(self._detector).__name__}) cannot be "
                 "pickled, because OpenCV's detectors cannot; pass keypoints to compute instead"
             )
-        return _rebuild, (self._arguments(),)
+        return _bare, (type(self),), vars(self)
 
-    def __copy__(self) -> "KDDescriptor":
-        return KDDescriptor(**self._arguments(), detector=self._detector)
+    def __copy__(self: Self) -> Self:
+        duplicate = _bare(type(self))
+        vars(duplicate).update(vars(self))
+        return duplicate
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> "KDDescriptor":
-        return KDDescriptor(**copy.deepcopy(self._arguments(), memo), detector=self._detector)
+    def __deepcopy__(self: Self, memo: dict[int, Any]) -> Self:
+        duplicate = copy.copy(self)
+        for name, value in vars(self).items():
+            if name != "_detector":  # shared: OpenCV's cannot be copied
+                setattr(duplicate, name, copy.deepcopy(value, memo))
+        return duplicate
 
-    def _arguments(self) -> dict[str, Any]:
-        return dict(vars(self._settings))
-
-    def write(self, target: Any, name: str | None = None) -> None:
+    def write(
+        self, target: str | os.PathLike[str] | cv2.FileStorage, name: str | None = None
+    ) -> None:
         """Settings as YAML, XML or JSON: to a path, or to an open cv2.FileStorage."""
-        if not isinstance(self._settings.weights, str):
-            raise ValueError(
-                f"weights given as {type(self._settings.weights).__name__} cannot be written as "
-                "settings: save them to a file and give its path"
-            )
-        if not isinstance(target, cv2.FileStorage):
-            from kd_cv.io.files import replacing
+        write_settings(self._settings, self.getDefaultName(), target, name)
 
-            with replacing(target) as temporary:
-                storage = cv2.FileStorage(str(temporary), cv2.FILE_STORAGE_WRITE)
-                self.write(storage, name or "feature2d")
-                storage.release()
-            return
-        storage = target
-        if name:
-            storage.startWriteStruct(name, cv2.FileNode_MAP)
-        storage.write("name", self.getDefaultName())
-        for key, value in self._arguments().items():
-            storage.write(key, _storable(value))
-        if name:
-            storage.endWriteStruct()
-
-    def save(self, filename: Any) -> None:
+    def save(self, filename: str | os.PathLike[str]) -> None:
         """The same as write(filename)."""
         self.write(filename)
 
-    def read(self, source: Any) -> None:
+    def read(self, source: str | os.PathLike[str] | cv2.FileNode) -> None:
         """Take the settings from a file, or a cv2.FileNode, that `write` made."""
-        storage = None if isinstance(source, cv2.FileNode) else _settings_storage(source)
-        node = source if storage is None else storage.getNode("feature2d")
-        if not node.isMap() or node.getNode("name").string() != self.getDefaultName():
-            raise ValueError(f"no settings of {self.getDefaultName()} in {source!r}")
-        text = {key: node.getNode(key).string() for key in ("kernel", "whitening", "weights")}
-        number = {
-            key: node.getNode(key).real()
-            for key in ("patch_size", "dim", "magnification", "descriptor_type", "upright", "drop")
-        }
-        if not np.isfinite(list(number.values())).all():
-            raise ValueError(f"the settings in {source!r} must be finite numbers, got {number}")
-        self.__init__(  # type: ignore[misc]
-            patch_size=int(number["patch_size"]),
-            kernel=text["kernel"],
-            whitening=text["whitening"] or None,
-            weights=text["weights"],
-            dim=int(number["dim"]),
-            magnification=number["magnification"],
-            scales=_stored_scales(node.getNode("scales")),
-            descriptor_type=int(number["descriptor_type"]),
-            upright=bool(number["upright"]),
-            drop=bool(number["drop"]),
-            detector=self._detector,
-        )
+        self._settings = read_settings(source, self.getDefaultName())
 
 
-def _settings_storage(path: Any) -> Any:
-    """A file of settings, which may be packed by gzip, opened; its nodes live as long as it."""
-    path = str(path)
-    try:
-        with open(path, "rb") as file:
-            packed = file.read(2) == b"\x1f\x8b"
-    except OSError as error:
-        raise OSError(f"cannot read {path!r}: {error.strerror}") from error
-    try:
-        with gzip.open(path) if packed else open(path, "rb") as file:
-            data = file.read(MAX_SETTINGS_BYTES + 1)
-        if len(data) > MAX_SETTINGS_BYTES:
-            raise ValueError(f"it has more than {MAX_SETTINGS_BYTES} bytes")
-        flags = cv2.FILE_STORAGE_READ | cv2.FILE_STORAGE_MEMORY
-        storage = cv2.FileStorage(data.decode("utf-8"), flags)
-        storage.getNode("feature2d")  # an error if the file is not a map
-        return storage
-    # OpenCV's parser, by version; and gzip's
-    except (cv2.error, SystemError, ValueError, EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise ValueError(f"{path!r} is not YAML, XML or JSON of settings: {error}") from error
+def _bare(cls: type[Self]) -> Self:
+    """An instance without attributes, for copies to fill."""
+    return cls.__new__(cls)
 
 
-def _stored_scales(node: Any) -> tuple[float, ...]:
-    """The numbers of a stored matrix; () if it is none. It is not made: it may claim any size."""
-    data = node.getNode("data") if node.isMap() else node
-    if data.isReal() or data.isInt():  # a sequence of one, as XML has it
-        return (data.real(),)
-    if not data.isSeq() or data.size() > MAX_SCALES:
-        return ()
-    return tuple(data.at(k).real() for k in range(data.size()))
-
-
-def _storable(value: Any) -> Any:
-    """A setting as cv2.FileStorage takes it: None as an empty string, a tuple as a matrix."""
-    if isinstance(value, tuple):
-        return np.array(value, dtype=np.float64)
-    return "" if value is None else int(value) if isinstance(value, bool) else value
-
-
-def _rebuild(arguments: dict[str, Any]) -> KDDescriptor:
-    return KDDescriptor(**arguments)
-
-
-def as_uint8(rows: NDArray[np.float32]) -> NDArray[np.uint8]:
-    """Unit rows as bytes, 128 standing for 0: distances keep their order.
-
-    A unit vector of D dimensions has components of about 1 / sqrt(D); the byte range covers 7 times
-    that on either side, because the first components of whitened vectors are so large, and one
-    that is cut off costs more than coarser steps. Rows of zeros stay zeros.
-    """
-    step = np.float32(18.0 * np.sqrt(rows.shape[1]))
-    levels = np.clip(np.rint(rows * step + 128), 0, 255)
-    return np.where(rows.any(axis=1, keepdims=True), levels, 0).astype(np.uint8)
+def _shown(value: Any) -> str:
+    """A setting in a repr: objects by their type."""
+    plain = isinstance(value, str | int | float | tuple | None)
+    return repr(value) if plain else type(value).__name__
 
 
 @lru_cache(maxsize=1)
@@ -416,7 +327,7 @@ def _copier() -> cv2.Feature2D:
     return cv2.FastFeatureDetector_create()
 
 
-def copy_keypoints(keypoints: Any) -> KeyPoints:
+def copy_keypoints(keypoints: Sequence[cv2.KeyPoint] | None) -> KeyPoints:
     """New KeyPoint objects with the values of the given ones; () for None."""
     if keypoints is None:
         return ()
@@ -432,8 +343,6 @@ def copy_keypoints(keypoints: Any) -> KeyPoints:
 
 
 def _as_list(values: Any, count: int, what: str) -> Sequence[Any]:
-    if values is None and what == "masks":
-        return [None] * count
     if not isinstance(values, list | tuple) or len(values) != count:
         given = len(values) if isinstance(values, list | tuple) else type(values).__name__
         raise ValueError(f"{count} images need as many {what}, got {given}")

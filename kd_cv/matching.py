@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from kd_cv.descriptor.frames import as_float
 from kd_cv.detector.keypoints import strongest
-from kd_cv.feature2d import KDDescriptor, KeyPoints
+from kd_cv.feature2d import KDDescriptor
+from kd_cv.types import KeyPoints
 
 DESCRIPTORS = ("kd", "sift", "rootsift")
 STEPS = ("detect", "describe", "match", "homography")

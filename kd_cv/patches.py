@@ -4,11 +4,10 @@ from typing import Any
 
 import numpy as np
 
-from kd_cv.descriptor.engine import describe_patches
 from kd_cv.descriptor.frames import in_range
-from kd_cv.descriptor.projection import Array32
-from kd_cv.descriptor.spec import Spec
-from kd_cv.whitening.registry import DEFAULT_WEIGHTS, DEFAULT_WHITENING, projection_for
+from kd_cv.settings import Settings
+from kd_cv.types import Array32
+from kd_cv.whitening.registry import DEFAULT_WEIGHTS, DEFAULT_WHITENING, Weights
 
 
 def describe(
@@ -17,7 +16,7 @@ def describe(
     patch_size: int | None = None,
     kernel: str = "concat",
     whitening: str | None = DEFAULT_WHITENING,
-    weights: Any = DEFAULT_WEIGHTS,
+    weights: Weights = DEFAULT_WEIGHTS,
     dim: int = 128,
 ) -> Array32:
     """Descriptors (N, D) of patches (N, P, P), uint8 or float in 0..1.
@@ -38,5 +37,5 @@ def describe(
     if patches.dtype.kind == "f":
         with np.errstate(over="ignore"):  # infinity is refused
             patches = in_range(patches.astype(np.float32, copy=False), "float patches")
-    spec = Spec(patches.shape[1], kernel)
-    return describe_patches(patches, spec, projection_for(spec, whitening, weights, dim))
+    settings = Settings(patches.shape[1], kernel, whitening, weights, dim)
+    return settings.rows_of_patches(patches)

@@ -20,7 +20,7 @@ from kd_cv.bench.measure import (
 )
 from kd_cv.bench.report import Say
 from kd_cv.collection.extract import cores
-from kd_cv.feature2d import KeyPoints
+from kd_cv.types import KeyPoints
 
 #: (keypoints, patch size) to how many times faster than SIFT one scale must be on all cores.
 TARGETS = {(500, 32): 4.0, (4000, 32): 4.0, (20000, 32): 3.0, (4000, 64): 1.5}

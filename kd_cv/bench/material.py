@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from kd_cv.descriptor.frames import as_gray, from_keypoints
 from kd_cv.descriptor.sampling import extract_patches
 from kd_cv.descriptor.spec import Spec
-from kd_cv.feature2d import KDDescriptor, KeyPoints
+from kd_cv.feature2d import KDDescriptor
+from kd_cv.types import KeyPoints
 from kd_cv.whitening.registry import DEFAULT_WEIGHTS, DEFAULT_WHITENING
 from kd_cv.whitening.registry import names as shipped_names
 from kd_cv.whitening.whitening import Whitening
@@ -73,7 +74,7 @@ class Material:
 
     def descriptor(self, patch_size: int, scales: int = 1) -> KDDescriptor:
         """The whitened descriptor of 128 dimensions."""
-        return KDDescriptor(patch_size, dim=DIM, scales=scales, **self.whitening)
+        return KDDescriptor(patch_size=patch_size, dim=DIM, scales=scales, **self.whitening)
 
     def save(self, folder: Path, count: int) -> dict[str, Any]:
         """Image and frames as material.npz; the whitening as other processes can be told it."""

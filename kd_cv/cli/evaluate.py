@@ -356,7 +356,9 @@ def robustness(
             fitted: Any = "multiview"
             if variant is not None:
                 fitted, source = _curve_whitening(weights, kernel, patch_size)
-            kd = KDDescriptor(patch_size, kernel, variant, fitted, dim)
+            kd = KDDescriptor(
+                patch_size=patch_size, kernel=kernel, whitening=variant, weights=fitted, dim=dim
+            )
             chosen.append(KD(kd, "fitted"))
         turns = robustness_curves(labelled, chosen, turns=range(0, 31, 5))
         shifts = robustness_curves(labelled, chosen, shifts=range(0, 13, 2))
@@ -456,7 +458,7 @@ def _raw_rows(patches: Any, patch_size: int) -> Any:
     from kd_cv.evaluate.candidates import KD
     from kd_cv.feature2d import KDDescriptor
 
-    return KD(KDDescriptor(patch_size, whitening=None)).of_patches(patches)
+    return KD(KDDescriptor(patch_size=patch_size, whitening=None)).of_patches(patches)
 
 
 def _name(path: Path) -> str:

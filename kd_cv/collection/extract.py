@@ -5,7 +5,7 @@ A group per image, named by its path below the collection's folder, with the dat
 ==============  ======  =======================================================================
 keypoints       (N, 2)  float32 x, y in pixels of the image file, the first pixel's centre at
                         (0, 0); attribute `uncertainty`: pixels of the image file per pixel seen
-descriptors     (D, N)  float32, float16, or uint8 (see `feature2d.as_uint8`)
+descriptors     (D, N)  float32, float16, or uint8 (see `settings.as_uint8`)
 scores          (N,)    float32, the detector's response
 scales, oris    (N,)    float32, sigma in pixels (half of OpenCV's size) and angle in radians
 image_size      (2,)    width, height of the image file
@@ -92,7 +92,7 @@ class Extraction:
                     f"unknown descriptor {self.descriptor!r}: expected one of {list(DESCRIPTORS)} "
                     "or a KDDescriptor"
                 )
-        elif type(self.descriptor) is not KDDescriptor:
+        elif not isinstance(self.descriptor, KDDescriptor):
             kind = type(self.descriptor).__name__
             raise TypeError(f"descriptor must be a name or a KDDescriptor, got {kind}")
         else:
@@ -111,7 +111,7 @@ class Extraction:
         if isinstance(kd, str):
             return as_feature(kd)
         kind = cv2.CV_8U if self.dtype == "uint8" else cv2.CV_32F
-        return KDDescriptor(**{**vars(kd.settings), "descriptor_type": kind, "drop": True})
+        return kd.with_settings(descriptor_type=kind, drop=True)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -119,15 +119,8 @@ class Extraction:
         own = {field.name: getattr(self, field.name) for field in fields(self)}
         settings: dict[str, Any] = {"layout": LAYOUT, **own}
         feature = self.feature
-        if type(feature) is KDDescriptor:
-            own = dict(vars(feature.settings), scales=list(feature.settings.scales))
-            if feature.projection is None:
-                own["weights"] = None
-            else:  # the matrices themselves: a name or a path may stand for others tomorrow
-                mu, A = feature.projection.mu, feature.projection.A
-                digest = hashlib.sha256(mu.tobytes() + np.ascontiguousarray(A).tobytes())
-                own["weights"] = digest.hexdigest()[:16]
-            settings["descriptor"] = own
+        if isinstance(feature, KDDescriptor):
+            settings["descriptor"] = feature.settings.record
         return settings
 
     @property
@@ -162,7 +155,7 @@ class Extraction:
     @property
     def dim(self) -> int:
         """Dimensions of a descriptor."""
-        return self.feature.descriptorSize() if type(self.feature) is KDDescriptor else 128
+        return self.feature.descriptorSize() if isinstance(self.feature, KDDescriptor) else 128
 
 
 def shrunk(gray: NDArray[np.uint8], max_size: int | None) -> NDArray[np.uint8]:
@@ -662,7 +655,7 @@ class Features:
                     f"{key} must be numbers of shape {shape}, got {values.dtype} {values.shape}"
                 )
         rows = arrays["descriptors"].T
-        if rows.dtype == np.uint8:  # the inverse of feature2d.as_uint8, up to rounding
+        if rows.dtype == np.uint8:  # the inverse of settings.as_uint8, up to rounding
             rows = rows.astype(np.float32) - 128
             rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
         angles = np.rad2deg(arrays["oris"].astype(np.float64))

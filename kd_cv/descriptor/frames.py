@@ -31,6 +31,9 @@ MAX_SIDE = 2**24
 #: Largest value of a float image that is taken as it is.
 MAX_VALUE = 2**16
 
+#: OpenCV's angle of a keypoint that has none.
+UPRIGHT = -1.0
+
 Frames = NDArray[np.float64]
 
 
@@ -145,9 +148,16 @@ def as_frames(frames: Any) -> Frames:
     return frames
 
 
+def upright_frames(frames: Frames) -> Frames:
+    """The same frames without their angles."""
+    frames = frames.copy()
+    frames[:, 3] = UPRIGHT
+    return frames
+
+
 def radians(angle: NDArray[np.float64]) -> NDArray[np.float64]:
     """OpenCV angles in radians; -1 means upright."""
-    return np.deg2rad(np.where(angle == -1.0, 0.0, angle))
+    return np.deg2rad(np.where(angle == UPRIGHT, 0.0, angle))
 
 
 def describable(frames: Frames, shape: tuple[int, int], magnification: float) -> NDArray[np.bool_]:

@@ -1,5 +1,6 @@
 """The last step of a descriptor: from the raw vector to the whitened one."""
 
+import hashlib
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,6 +25,12 @@ class Projection:
     @property
     def dim(self) -> int:
         return self.A.shape[1]
+
+    @property
+    def digest(self) -> str:
+        """A short text that differs when mu or A do."""
+        content = np.ascontiguousarray(self.mu).tobytes() + np.ascontiguousarray(self.A).tobytes()
+        return hashlib.sha256(content).hexdigest()[:16]
 
     def __call__(self, V: Array32) -> Array32:
         """(N, D) raw vectors to (N, d)."""

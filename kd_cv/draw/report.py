@@ -169,7 +169,7 @@ def _explain(
 
 
 def _explainable(descriptor: Any) -> bool:
-    if type(descriptor) is not KDDescriptor:
+    if not isinstance(descriptor, KDDescriptor):
         return False
     return descriptor.projection is None or descriptor.projection.power == 1.0
 
@@ -182,14 +182,10 @@ def _why_no_heat(descriptor: Any) -> str:
 
 def _patches(image: Image, frames: Frames, descriptor: Any) -> NDArray[np.float32]:
     """What the descriptor sees (N, P, P); for SIFT its window, in 32 x 32 samples."""
-    if type(descriptor) is not KDDescriptor:
+    if not isinstance(descriptor, KDDescriptor):
         return extract_patches(image, frames, 32, MAGNIFICATIONS["sift"])
-    settings = descriptor.settings
-    if settings.upright:
-        frames = frames.copy()
-        frames[:, 3] = -1.0
-    side = settings.magnification * max(settings.scales)
-    return extract_patches(image, frames, settings.patch_size, side)
+    largest = int(np.argmax(descriptor.settings.scales))
+    return descriptor.settings.patches(as_gray(image), frames)[:, largest]
 
 
 def _alternating(patches0: NDArray[np.float32], patches1: NDArray[np.float32]) -> Image:

@@ -17,7 +17,6 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from kd_cv.descriptor.engine import describe_frames, describe_patches
 from kd_cv.descriptor.frames import MAGNIFICATION, Frames, as_magnification
 from kd_cv.descriptor.projection import Array32
 from kd_cv.descriptor.sampling import extract_patches
@@ -101,30 +100,15 @@ class KD:
 
     @property
     def configuration(self) -> dict[str, Any]:
-        s, p = self.kd.settings, self.kd.projection
-        return {
-            "descriptor": "kd",
-            "patch_size": s.patch_size,
-            "kernel": s.kernel,
-            "magnification": s.magnification,
-            "scales": list(s.scales),
-            "projection": [digest(p.mu, p.A), p.power] if p else None,
-        }
+        return {"descriptor": "kd", "fingerprint": self.kd.settings.fingerprint}
 
     def at_frames(self, gray: Gray, frames: Frames) -> Array32:
-        s = self.kd.settings
-        return describe_frames(
-            gray,
-            frames,
-            self.kd.spec,
-            magnification=s.magnification,
-            scales=s.scales,
-            projection=self.kd.projection,
-        )
+        return self.kd.settings.rows(gray, frames).astype(np.float32, copy=False)
 
     def of_patches(self, patches: Patches) -> Array32:
-        spec = self.kd.spec
-        return describe_patches(resized(patches, spec.patch_size), spec, self.kd.projection)
+        settings = self.kd.settings
+        rows = settings.rows_of_patches(resized(patches, settings.patch_size))
+        return rows.astype(np.float32, copy=False)
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from kd_cv.whitening.whitening import Key, Whitening, load_pth, needs_sqrt, vari
 from kd_cv.whitening.whitening import load as load_file
 
 INDEX = "index.json"
+Weights = str | os.PathLike[str] | Whitening | Mapping[Key, Whitening]
 DEFAULT_WHITENING: str | None = "ws"
 DEFAULT_WEIGHTS = "multiview"
 
@@ -78,7 +79,7 @@ def load(
 
 
 def resolve(
-    weights: str | os.PathLike[str] | Whitening | Mapping[Key, Whitening],
+    weights: Weights,
     kernel: str,
     patch_size: int,
     dim: int | None = None,
@@ -121,7 +122,9 @@ def resolve(
     return whitening
 
 
-def projection_for(spec: Spec, whitening: str | None, weights: Any, dim: int) -> Projection | None:
+def projection_for(
+    spec: Spec, whitening: str | None, weights: Weights, dim: int
+) -> Projection | None:
     """The projection that `whitening` and `weights` name, of at most `dim` dimensions.
 
     None without whitening: the descriptor is then the raw vector, whatever `dim` says.

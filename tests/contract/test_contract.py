@@ -4,6 +4,7 @@ What it shares with the other ways in is in `contract_suite`.
 """
 
 import copy
+import dataclasses
 import gc
 import inspect
 import pickle
@@ -16,10 +17,12 @@ import numpy as np
 import pytest
 
 from kd_cv import KDDescriptor
+from kd_cv.collection.extract import Extraction
 from kd_cv.descriptor import engine
 from kd_cv.descriptor.frames import describable, from_keypoints, to_keypoints
 from kd_cv.descriptor.sampling import as_scales
-from kd_cv.feature2d import as_uint8
+from kd_cv.explain import explain
+from kd_cv.settings import Settings, as_uint8
 
 OPENCV = int(cv2.__version__.split(".")[0])
 
@@ -453,7 +456,11 @@ def test_it_has_every_public_name_of_feature2d(kd):
 def test_the_constructor_is_the_designs():
     parameters = inspect.signature(KDDescriptor).parameters
     names = "patch_size kernel whitening weights dim magnification scales descriptor_type detector"
-    assert list(parameters)[:10] == [*names.split(), "upright"]
+    assert list(parameters) == [*names.split(), "upright", "drop"]
+    assert {p.kind for p in parameters.values()} == {inspect.Parameter.KEYWORD_ONLY}
+    for field in dataclasses.fields(Settings):
+        default = parameters[field.name].default
+        assert (as_scales(default) if field.name == "scales" else default) == field.default
     defaults = {name: p.default for name, p in parameters.items()}
     assert (defaults["patch_size"], defaults["kernel"], defaults["dim"]) == (32, "concat", 128)
     assert (defaults["magnification"], defaults["descriptor_type"]) == (15.0, cv2.CV_32F)
@@ -461,7 +468,7 @@ def test_the_constructor_is_the_designs():
 
 
 def test_create_is_the_constructor(camera, keypoints):
-    created = KDDescriptor.create(24, kernel="cart", whitening=None)
+    created = KDDescriptor.create(patch_size=24, kernel="cart", whitening=None)
     assert type(created) is KDDescriptor and created.descriptorSize() == 63
     expected = KDDescriptor(patch_size=24, kernel="cart", whitening=None)
     assert np.array_equal(
@@ -470,9 +477,13 @@ def test_create_is_the_constructor(camera, keypoints):
 
 
 def test_repr_names_the_settings(fitted):
-    text = repr(KDDescriptor(patch_size=24, kernel="polar", whitening=None))
-    assert text.startswith("KDDescriptor(patch_size=24, kernel='polar'")
-    assert "'wus'" in repr(KDDescriptor(whitening="wus", weights=fitted))
+    assert repr(KDDescriptor()) == "KDDescriptor()"
+    for name, value in VARIED.items():
+        assert repr(KDDescriptor(**{name: value})) == f"KDDescriptor({name}={value!r})"
+    assert repr(KDDescriptor(whitening="wus", weights=fitted, detector=cv2.ORB_create())) == (
+        "KDDescriptor(whitening='wus', weights=Whitening, detector=ORB)"
+    )
+    assert eval(repr(KDDescriptor(**VARIED))).settings == KDDescriptor(**VARIED).settings
 
 
 @pytest.mark.parametrize(
@@ -815,6 +826,36 @@ def test_pickle_and_copies(camera, keypoints, fitted, duplicate):
     assert np.array_equal(
         again.compute(camera, keypoints)[1], whitened.compute(camera, keypoints)[1]
     )
+
+
+class Named(KDDescriptor):
+    """A subclass with an argument of its own."""
+
+    def __init__(self, name, **settings):
+        super().__init__(**settings)
+        self.name = name
+
+
+@pytest.mark.parametrize(
+    "duplicate", [copy.copy, copy.deepcopy, lambda f: pickle.loads(pickle.dumps(f))]
+)
+def test_copies_of_a_subclass_are_of_the_subclass(camera, keypoints, duplicate):
+    feature = Named("mine", patch_size=24)
+    assert isinstance(feature, KDDescriptor) and isinstance(feature, cv2.Feature2D)
+    again = duplicate(feature)
+    assert type(again) is Named and again.name == "mine"
+    assert equal(again, feature, camera, keypoints)
+    assert type(feature.with_settings(upright=True)) is Named
+    assert repr(again) == "Named(patch_size=24)"
+
+
+def test_subclasses_are_explained_and_extracted(camera, keypoints):
+    feature, plain = Named("mine", patch_size=24), KDDescriptor(patch_size=24)
+    why = explain(camera, keypoints[0], camera, keypoints[1], feature)
+    assert why.similarity == explain(camera, keypoints[0], camera, keypoints[1], plain).similarity
+    rows, expected = (Extraction(kd).features(camera)["descriptors"] for kd in (feature, plain))
+    assert type(Extraction(feature).feature) is Named and np.array_equal(rows, expected)
+    assert Extraction(feature).settings == Extraction(plain).settings
 
 
 def test_opencv_itself_cannot_be_pickled(sift):

@@ -32,7 +32,7 @@ for name in make.FRAMES:
     keypoints = to_keypoints(golden[f"{name}/frames"])
     for case in make.CASES:
         kernel, P, whitening, scales = case
-        kd = KDDescriptor(P, kernel, whitening, scales=scales)
+        kd = KDDescriptor(patch_size=P, kernel=kernel, whitening=whitening, scales=scales)
         rows = kd.compute(make.photograph(name), keypoints)[1]
         largest = max(largest, np.abs(rows - golden[f"{name}/{make.case_name(*case)}"]).max())
 assert largest < 1e-4, largest

@@ -18,7 +18,7 @@ TOLERANCE = 1e-4
 
 
 def by_descriptor(name, kernel, P, whitening, scales):
-    kd = KDDescriptor(P, kernel, whitening, scales=scales)
+    kd = KDDescriptor(patch_size=P, kernel=kernel, whitening=whitening, scales=scales)
     return kd.compute(make.photograph(name), to_keypoints(GOLDEN[f"{name}/frames"]))[1]
 
 

@@ -26,8 +26,8 @@ from kd_cv.collection.colmap import (
     write_database,
 )
 from kd_cv.collection.extract import Extraction, extract, reading
-from kd_cv.feature2d import as_uint8
 from kd_cv.matching import match_descriptors, root
+from kd_cv.settings import as_uint8
 
 pycolmap = pytest.importorskip("pycolmap")
 pytest.importorskip("h5py")

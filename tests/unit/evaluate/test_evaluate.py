@@ -105,6 +105,22 @@ def test_kd_candidate_is_the_descriptor(camera, keypoints, fitted):
     assert np.allclose(candidate.of_patches(larger), expected, atol=1e-6)
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [{"upright": True}, {"descriptor_type": cv2.CV_8U}, {"scales": 3, "upright": True}],
+)
+def test_settings_give_the_rows_of_the_descriptor_also_out_of_the_cache(
+    camera, keypoints, tmp_path, settings
+):
+    frames, cache = from_keypoints(keypoints), Cache(tmp_path)
+    plain, changed = KDDescriptor(), KDDescriptor(**settings)
+    for kd in (plain, changed, plain, changed):  # each in turn finds the file of the other
+        rows = cache.frames("camera", KD(kd), camera, frames)
+        assert np.array_equal(rows, kd.compute(camera, keypoints)[1])
+    assert len(list(tmp_path.iterdir())) == 1
+    assert not np.array_equal(rows, plain.compute(camera, keypoints)[1])
+
+
 def test_configurations_differ_when_rows_do(fitted):
     kinds = [
         KDDescriptor(whitening=None),

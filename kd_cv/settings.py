@@ -1,0 +1,158 @@
+"""`Settings`: all that decides a descriptor, and the one way from it to rows."""
+
+import hashlib
+import os
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from kd_cv.descriptor.engine import describe_frames, describe_patches
+from kd_cv.descriptor.frames import MAGNIFICATION, Frames, as_magnification, upright_frames
+from kd_cv.descriptor.projection import Projection
+from kd_cv.descriptor.sampling import as_scales, extract_patches
+from kd_cv.descriptor.spec import Spec
+from kd_cv.io.archive import canonical_json
+from kd_cv.types import Array32
+from kd_cv.whitening.registry import (
+    DEFAULT_WEIGHTS,
+    DEFAULT_WHITENING,
+    Weights,
+    projection_for,
+)
+from kd_cv.whitening.whitening import variant_name
+
+Rows = NDArray[Any]  # float32, or uint8 with cv2.CV_8U
+
+TYPES = (cv2.CV_32F, cv2.CV_8U)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The arguments of `KDDescriptor`, checked, each in one form.
+
+    A magnification given by its name becomes a number, a count of scales their factors.
+
+    >>> settings = Settings(patch_size=24, whitening=None, scales=3)
+    >>> settings.descriptor_size, settings.scales
+    (238, (0.625, 1.0, 1.6))
+    """
+
+    patch_size: int = 32
+    kernel: str = "concat"
+    whitening: str | None = DEFAULT_WHITENING
+    weights: Weights = DEFAULT_WEIGHTS
+    dim: int = 128
+    magnification: float = MAGNIFICATION
+    scales: tuple[float, ...] = (1.0,)
+    descriptor_type: int = cv2.CV_32F
+    upright: bool = False
+    drop: bool = False
+
+    def __post_init__(self) -> None:
+        if isinstance(self.descriptor_type, np.ndarray) or self.descriptor_type not in TYPES:
+            raise ValueError(
+                f"descriptor_type must be cv2.CV_32F ({cv2.CV_32F}) or cv2.CV_8U ({cv2.CV_8U}), "
+                f"got {self.descriptor_type!r}"
+            )
+        self.projection  # noqa: B018  (checks patch_size, kernel, whitening, weights and dim)
+        weights = self.weights
+        canonical = {
+            "patch_size": int(self.patch_size),
+            "weights": os.fspath(weights) if isinstance(weights, os.PathLike) else weights,
+            "dim": int(self.dim),
+            "magnification": as_magnification(self.magnification),
+            "scales": as_scales(self.scales),
+            "descriptor_type": int(self.descriptor_type),
+            "upright": bool(self.upright),
+            "drop": bool(self.drop),
+        }
+        for name, value in canonical.items():
+            object.__setattr__(self, name, value)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # The arguments alone: matrices that have a name need not travel.
+        return type(self), tuple(getattr(self, field.name) for field in fields(self))
+
+    @cached_property
+    def spec(self) -> Spec:
+        """Which raw descriptor this is."""
+        return Spec(self.patch_size, self.kernel)
+
+    @cached_property
+    def projection(self) -> Projection | None:
+        """Mean and matrix of the whitening; None without one."""
+        return projection_for(self.spec, self.whitening, self.weights, self.dim)
+
+    @property
+    def descriptor_size(self) -> int:
+        """Length of a row."""
+        return self.projection.dim if self.projection else self.spec.dim
+
+    @cached_property
+    def record(self) -> dict[str, Any]:
+        """All that decides the rows, as JSON can hold it: the matrices by a digest of them.
+
+        A name or a path may stand for other matrices tomorrow.
+        """
+        p = self.projection
+        return {
+            **{field.name: getattr(self, field.name) for field in fields(self)},
+            "whitening": variant_name(self.whitening) if self.whitening else None,
+            "weights": p.digest if p else None,
+            "dim": self.descriptor_size,
+            "scales": list(self.scales),
+        }
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A digest of all that decides the rows: equal for equal rows, on every machine."""
+        return hashlib.sha256(canonical_json(self.record).encode()).hexdigest()[:32]
+
+    def rows(self, gray: NDArray[Any], frames: Frames) -> Rows:
+        """Rows (N, D) at frames (N, 4) of a gray image (see `as_gray`); zeros without a patch."""
+        return self._stored(
+            describe_frames(
+                gray,
+                self.seen(frames),
+                self.spec,
+                magnification=self.magnification,
+                scales=self.scales,
+                projection=self.projection,
+            )
+        )
+
+    def rows_of_patches(self, patches: NDArray[Any]) -> Rows:
+        """Rows (N, D) of patches (N, P, P) that are cut out already, uint8 or float in 0..1."""
+        return self._stored(describe_patches(patches, self.spec, self.projection))
+
+    def patches(self, gray: NDArray[Any], frames: Frames) -> Array32:
+        """What is seen of a gray image at frames (N, 4), at each scale: (N, S, P, P)."""
+        frames = self.seen(frames)
+        sizes = [
+            extract_patches(gray, frames, self.patch_size, self.magnification * scale)
+            for scale in self.scales
+        ]
+        return np.stack(sizes, axis=1)
+
+    def seen(self, frames: Frames) -> Frames:
+        """The frames that are described: with `upright`, without their angles."""
+        return upright_frames(frames) if self.upright else frames
+
+    def _stored(self, rows: Array32) -> Rows:
+        return as_uint8(rows) if self.descriptor_type == cv2.CV_8U else rows
+
+
+def as_uint8(rows: NDArray[np.float32]) -> NDArray[np.uint8]:
+    """Unit rows as bytes, 128 standing for 0: distances keep their order.
+
+    A unit vector of D dimensions has components of about 1 / sqrt(D); the byte range covers 7 times
+    that on either side, because the first components of whitened vectors are so large, and one
+    that is cut off costs more than coarser steps. Rows of zeros stay zeros.
+    """
+    step = np.float32(18.0 * np.sqrt(rows.shape[1]))
+    levels = np.clip(np.rint(rows * step + 128), 0, 255)
+    return np.where(rows.any(axis=1, keepdims=True), levels, 0).astype(np.uint8)

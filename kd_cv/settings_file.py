@@ -1,0 +1,115 @@
+"""Settings in the files of cv2.FileStorage: YAML, XML or JSON, as OpenCV's features write them."""
+
+import gzip
+import os
+import zlib
+from dataclasses import fields
+from typing import Any
+
+import cv2
+import numpy as np
+
+from kd_cv.descriptor.sampling import MAX_SCALES
+from kd_cv.io.files import replacing
+from kd_cv.settings import Settings
+
+NODE = "feature2d"  # of the settings in a file of their own
+
+# A file of settings has about 500 bytes. OpenCV's parser needs memory that grows with the square of
+# the depth of nesting: 32 kB of brackets take 1 GB.
+MAX_BYTES = 8192
+
+
+def write_settings(
+    settings: Settings,
+    feature_name: str,
+    target: str | os.PathLike[str] | cv2.FileStorage,
+    node: str | None = None,
+) -> None:
+    """Write settings, and the name of the feature they are for, to a path or an open storage."""
+    if not isinstance(settings.weights, str):
+        raise ValueError(
+            f"weights given as {type(settings.weights).__name__} cannot be written as "
+            "settings: save them to a file and give its path"
+        )
+    if not isinstance(target, cv2.FileStorage):
+        with replacing(target) as temporary:
+            storage = cv2.FileStorage(str(temporary), cv2.FILE_STORAGE_WRITE)
+            write_settings(settings, feature_name, storage, node or NODE)
+            storage.release()
+        return
+    if node:
+        target.startWriteStruct(node, cv2.FileNode_MAP)
+    target.write("name", feature_name)
+    for field in fields(settings):
+        target.write(field.name, _storable(getattr(settings, field.name)))
+    if node:
+        target.endWriteStruct()
+
+
+def read_settings(source: str | os.PathLike[str] | cv2.FileNode, feature_name: str) -> Settings:
+    """The settings of a feature in a file, or in a node of one, that `write_settings` wrote."""
+    storage = None if isinstance(source, cv2.FileNode) else _opened(source)
+    node: Any = source if storage is None else storage.getNode(NODE)
+    if not node.isMap() or node.getNode("name").string() != feature_name:
+        raise ValueError(f"no settings of {feature_name} in {source!r}")
+    try:
+        return Settings(
+            **{f.name: _restored(node.getNode(f.name), f.name, f.default) for f in fields(Settings)}
+        )
+    except ValueError as error:
+        raise ValueError(f"wrong settings in {source!r}: {error}") from error
+
+
+def _opened(path: str | os.PathLike[str]) -> Any:
+    """A file of settings, which may be packed by gzip, opened; its nodes live as long as it."""
+    path = str(path)
+    try:
+        with open(path, "rb") as file:
+            packed = file.read(2) == b"\x1f\x8b"
+    except OSError as error:
+        raise OSError(f"cannot read {path!r}: {error.strerror}") from error
+    try:
+        with gzip.open(path) if packed else open(path, "rb") as file:
+            data = file.read(MAX_BYTES + 1)
+        if len(data) > MAX_BYTES:
+            raise ValueError(f"it has more than {MAX_BYTES} bytes")
+        flags = cv2.FILE_STORAGE_READ | cv2.FILE_STORAGE_MEMORY
+        storage = cv2.FileStorage(data.decode("utf-8"), flags)
+        storage.getNode(NODE)  # an error if the file is not a map
+        return storage
+    # OpenCV's parser, by version; and gzip's
+    except (cv2.error, SystemError, ValueError, EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise ValueError(f"{path!r} is not YAML, XML or JSON of settings: {error}") from error
+
+
+def _storable(value: Any) -> Any:
+    """A setting as cv2.FileStorage takes it: None as an empty string, a tuple as a matrix."""
+    if isinstance(value, tuple):
+        return np.array(value, dtype=np.float64)
+    return "" if value is None else int(value) if isinstance(value, bool) else value
+
+
+def _restored(node: Any, name: str, default: Any) -> Any:
+    """The setting in a node, of the type of its default."""
+    if isinstance(default, tuple):
+        return _factors(node)
+    if isinstance(default, str):
+        return node.string() or (None if name == "whitening" else "")
+    value = node.real()
+    if not np.isfinite(value):
+        raise ValueError(f"{name} must be a finite number, got {value}")
+    return type(default)(value)
+
+
+def _factors(node: Any) -> tuple[float, ...]:
+    """The numbers of a stored matrix; () if the node holds anything else.
+
+    They are read one by one, because a matrix would be made of whatever size the file claims.
+    """
+    data = node.getNode("data") if node.isMap() else node
+    if data.isReal() or data.isInt():  # a sequence of one, as XML has it
+        return (data.real(),)
+    if not data.isSeq() or data.size() > MAX_SCALES:
+        return ()
+    return tuple(data.at(k).real() for k in range(data.size()))

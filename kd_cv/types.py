@@ -1,0 +1,30 @@
+"""Types that the faces of the package share."""
+
+from collections.abc import Sequence
+from typing import Any, Protocol, runtime_checkable
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+Array32 = NDArray[np.float32]
+Image = NDArray[Any] | cv2.UMat
+KeyPoints = tuple[cv2.KeyPoint, ...]
+
+
+@runtime_checkable
+class Detector(Protocol):
+    """What finds keypoints: every detector of OpenCV, or any object with this method."""
+
+    def detect(self, image: Any, mask: Any = None, /) -> Sequence[cv2.KeyPoint]: ...
+
+
+@runtime_checkable
+class Feature(Protocol):
+    """What finds and describes keypoints: KDDescriptor, cv2.SIFT and their like."""
+
+    def detect(self, image: Any, mask: Any = None, /) -> Sequence[cv2.KeyPoint]: ...
+
+    def compute(self, image: Any, keypoints: Any, /) -> tuple[Sequence[cv2.KeyPoint], Any]: ...
+
+    def detectAndCompute(self, image: Any, mask: Any, /) -> tuple[Sequence[cv2.KeyPoint], Any]: ...
