@@ -23,7 +23,8 @@ lint: $(DEV)/ready  ## check style and types
 
 # The contract with OpenCV holds on the oldest supported version too.
 opencv4: $(CV4)/ready  ## run the tests of the contract with OpenCV on its version 4.10
-	$(CV4)/bin/python -m pytest tests/contract/test_contract.py tests/contract/test_entry_points.py
+	$(CV4)/bin/python -m pytest tests/contract/test_contract.py tests/contract/test_entry_points.py \
+		tests/contract/test_kinds_of_images.py
 
 # The compiled functions are seen by running a few of their tests as plain Python.
 coverage: $(DEV)/ready  ## run the tests and list the lines that none of them reaches
@@ -51,8 +52,8 @@ fuzz: $(DEV)/ready  ## feed mutated files and arrays to the readers, for minutes
 soak: $(DEV)/ready  ## compute from threads and processes, for minutes, and watch memory and results
 	$(DEV)/bin/python benchmarks/soak.py
 
-hostile: $(DEV)/ready  ## hundreds of hostile calls; none may crash
-	$(DEV)/bin/python tests/robust/hostile.py
+hostile: $(DEV)/ready  ## hundreds of hostile calls, by name: one that crashes is the last
+	$(DEV)/bin/python -m pytest -v tests/robust/hostile tests/contract/test_kinds_of_images.py
 
 $(CORE)/ready: pyproject.toml
 	$(PYTHON) -m venv $(CORE)

@@ -1,6 +1,6 @@
 """KDDescriptor keeps the contract of cv2.Feature2D; cv2.SIFT is asked in the same test.
 
-What it shares with the other ways in is in `contract_suite`.
+What it shares with the other ways in is in `ways_in`.
 """
 
 import copy
@@ -366,34 +366,6 @@ def test_the_byte_order_does_not_matter(camera, keypoints):
     for dtype in ("u2", "f4", "f8"):
         little, big = (camera.astype(order + dtype) for order in "<>")
         assert np.array_equal(kd.compute(big, keypoints)[1], kd.compute(little, keypoints)[1])
-
-
-@pytest.mark.parametrize(
-    "image, error, message",
-    [
-        ("photo.png", TypeError, r"NumPy array or cv2\.UMat, got str"),
-        (3.5, TypeError, r"NumPy array or cv2\.UMat, got float"),
-        (np.zeros(5, np.uint8), ValueError, r"shape \(H, W\).*got \(5,\)"),
-        (np.zeros((50, 50, 2), np.uint8), ValueError, r"shape \(H, W\).*got \(50, 50, 2\)"),
-        (np.zeros((50, 50, 5), np.uint8), ValueError, r"shape \(H, W\).*got \(50, 50, 5\)"),
-        (np.zeros((2, 50, 50, 3), np.uint8), ValueError, r"got \(2, 50, 50, 3\)"),
-        (np.zeros((50, 50), np.int32), TypeError, "uint8, uint16 or float, got int32"),
-        (np.zeros((50, 50), bool), TypeError, "uint8, uint16 or float, got bool"),
-        (np.full((50, 50), np.nan), ValueError, "NaN or infinity"),
-        (np.full((50, 50), np.inf, np.float32), ValueError, "NaN or infinity"),
-        (np.full((50, 50), 1e300), ValueError, "nor what float32 cannot hold"),
-        (np.ma.masked_invalid(np.full((50, 50), np.nan)), ValueError, "NaN or infinity"),
-        (np.broadcast_to(np.uint8(0), (1, 2**24 + 1)), ValueError, "at most 16777216, got"),
-    ],
-)
-def test_what_is_no_image_is_refused_with_a_reason(kd, keypoints, image, error, message):
-    for call in (
-        lambda: kd.compute(image, keypoints),
-        lambda: kd.detect(image),
-        lambda: kd.detectAndCompute(image, None),
-    ):
-        with pytest.raises(error, match=message):
-            call()
 
 
 @pytest.mark.parametrize("wrong", [3, "ab", [1, 2], np.zeros((3, 2)), {"x": 1}])

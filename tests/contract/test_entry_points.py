@@ -6,9 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-import contract_suite as suite
 import numpy as np
 import pytest
+from ways_in import CHECKS, ENTRIES, checks
+from ways_in.absent import Absent
+from ways_in.arrays import Describe
+from ways_in.entry import Entry, photographs
 
 import kd_cv
 
@@ -21,18 +24,18 @@ def available(entry):
     )
 
 
-@pytest.mark.parametrize("check", suite.CHECKS, ids=lambda check: check.__name__)
-@pytest.mark.parametrize("entry", [available(entry) for entry in suite.ENTRIES])
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("entry", [available(entry) for entry in ENTRIES])
 def test_contract(entry, check):
     check(entry)
 
 
 def in_another_interpreter(*arguments):
-    """The output of the suite as a script."""
-    root = str(Path(kd_cv.__file__).parent.parent)
-    path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
+    """The output of all checks there."""
+    folders = [str(Path(kd_cv.__file__).parent.parent), str(Path(__file__).parent)]
+    path = os.pathsep.join(filter(None, [*folders, os.environ.get("PYTHONPATH")]))
     run = subprocess.run(
-        [sys.executable, suite.__file__, *map(str, arguments)],
+        [sys.executable, "-m", "ways_in", *map(str, arguments)],
         capture_output=True, text=True, timeout=300, check=False,
         env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
     )  # fmt: skip
@@ -44,9 +47,9 @@ def test_without_numba_all_keep_it_and_give_the_same(tmp_path):
     out = in_another_interpreter("--without", "numba", "--save", tmp_path / "rows.npz")
     assert out.startswith("warning: Numba cannot be imported (No module named 'numba')")
     found = np.load(tmp_path / "rows.npz")
-    for entry in filter(suite.Entry.available, suite.ENTRIES):
+    for entry in filter(Entry.available, ENTRIES):
         assert f"{entry.name}: ok" in out
-        expected = entry.rows(entry.call(*entry.arguments(suite.photographs(entry.side))))
+        expected = entry.rows(entry.call(*entry.arguments(photographs(entry.side))))
         for i, rows in enumerate(expected):
             np.testing.assert_allclose(
                 found[f"{entry.name} {i}"], rows, rtol=0, atol=entry.rounding
@@ -57,15 +60,15 @@ def test_without_torch_all_others_keep_it():
     out = in_another_interpreter(
         "--without", "torch", "--without", "kornia", "--check", "check_types"
     )
-    for entry in filter(suite.Entry.available, suite.ENTRIES):
+    for entry in filter(Entry.available, ENTRIES):
         expected = "not there" if "torch" in entry.needs else "ok"
         assert f"{entry.name}: {expected}\n" in out
 
 
-def test_the_suite_finds_what_breaks_it():
+def test_the_checks_find_what_breaks_them():
     """Each check fails for an entry that does what it forbids."""
 
-    class Broken(suite.Describe):
+    class Broken(Describe):
         calls = 0
 
         def call(self, patches):
@@ -92,12 +95,12 @@ def test_the_suite_finds_what_breaks_it():
         return kd_cv.describe(patches).astype(np.float64)
 
     for check, broken in (
-        (suite.check_types, doubles),
-        (suite.check_arguments_stay, overwrites),
-        (suite.check_batched_equals_unbatched, depends_on_the_batch),
-        (suite.check_empty_batch, fails_on_nothing),
-        (suite.check_layouts, wants_it_writeable),
-        (suite.check_again, counts),
+        (checks.check_types, doubles),
+        (checks.check_arguments_stay, overwrites),
+        (checks.check_batched_equals_unbatched, depends_on_the_batch),
+        (checks.check_empty_batch, fails_on_nothing),
+        (checks.check_layouts, wants_it_writeable),
+        (checks.check_again, counts),
     ):
         Broken.broken = broken
         with pytest.raises(AssertionError):
@@ -105,7 +108,7 @@ def test_the_suite_finds_what_breaks_it():
 
 
 def test_a_module_that_is_absent_cannot_be_imported(monkeypatch):
-    monkeypatch.setattr(sys, "meta_path", [suite.Absent("colorsys"), *sys.meta_path])
+    monkeypatch.setattr(sys, "meta_path", [Absent("colorsys"), *sys.meta_path])
     monkeypatch.delitem(sys.modules, "colorsys", raising=False)
     with pytest.raises(ModuleNotFoundError, match="No module named 'colorsys'"):
         importlib.util.find_spec("colorsys")
