@@ -4,7 +4,7 @@ DEV := .venv-dev
 CV4 := .venv-opencv4
 PIP_QUIET := --quiet --disable-pip-version-check
 
-.PHONY: help demo test lint opencv4 coverage compat compat-torch golden fuzz soak hostile clean
+.PHONY: help demo test lint opencv4 coverage compat compat-torch golden fuzz bench soak hostile clean
 
 help:  ## list these targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 16
@@ -49,8 +49,11 @@ fuzz: $(DEV)/ready  ## feed mutated files and arrays to the readers, for minutes
 	-$(DEV)/bin/pip install $(PIP_QUIET) "atheris>=3"
 	$(DEV)/bin/python tests/robust/fuzz/run.py
 
+bench: $(DEV)/ready  ## measure speed and memory against SIFT and Kornia, for minutes, on an idle machine
+	$(DEV)/bin/python -m benchmarks
+
 soak: $(DEV)/ready  ## compute from threads and processes, for minutes, and watch memory and results
-	$(DEV)/bin/python benchmarks/soak.py
+	$(DEV)/bin/python -m benchmarks soak
 
 hostile: $(DEV)/ready  ## hundreds of hostile calls, by name: one that crashes is the last
 	$(DEV)/bin/python -m pytest -v tests/robust/hostile tests/contract/test_kinds_of_images.py

@@ -1,4 +1,4 @@
-"""Does it stay the same for hours? python benchmarks/soak.py --minutes 5
+"""Does it stay the same for hours? python -m benchmarks soak --minutes 5
 
 Threads of one process, processes forked from one that has computed already, and fresh (spawned)
 processes call `compute`, `describe` and `match` on images of many sizes and types, in random order.
@@ -12,11 +12,11 @@ import hashlib
 import multiprocessing as mp
 import os
 import random
-import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from queue import Empty
 from statistics import median
@@ -64,9 +64,7 @@ def make_jobs() -> dict[str, Job]:
     for name, image in images.items():
         keypoints = _keypoints(image)
         for kind, kd in descriptors.items():
-            jobs[f"compute {name} {kind}"] = lambda i=image, k=keypoints, d=kd: _digest(
-                *_described(d, i, k)
-            )
+            jobs[f"compute {name} {kind}"] = partial(_computed, kd, image, keypoints)
     patches = np.stack([gray[y : y + 32, x : x + 32] for y in range(0, 480, 24) for x in (9, 200)])
     larger = np.stack([cv2.resize(patch, (64, 64)) for patch in patches]).astype(np.float32)
     jobs["describe 32"] = lambda: _digest(describe(patches))
@@ -74,7 +72,7 @@ def make_jobs() -> dict[str, Job]:
     jobs["describe none"] = lambda: _digest(describe(patches[:0]))
     turned = cv2.warpAffine(gray, cv2.getRotationMatrix2D((256, 256), 20, 0.9), (512, 512))
     for kind in ("kd", "rootsift"):
-        jobs[f"match {kind}"] = lambda k=kind: _matched(gray, turned, k)
+        jobs[f"match {kind}"] = partial(_matched, gray, turned, kind)
     jobs["match different sizes"] = lambda: _matched(images["bgr"], images["small"], "kd")
     return jobs
 
@@ -92,6 +90,10 @@ def _keypoints(image: Any) -> list[cv2.KeyPoint]:
 def _described(kd: KDDescriptor, image: Any, keypoints: list[cv2.KeyPoint]) -> tuple[Any, Any]:
     copies, rows = kd.compute(image, keypoints)
     return cv2.KeyPoint.convert(copies), rows
+
+
+def _computed(kd: KDDescriptor, image: Any, keypoints: list[cv2.KeyPoint]) -> bytes:
+    return _digest(*_described(kd, image, keypoints))
 
 
 def _matched(image0: Any, image1: Any, kind: str) -> bytes:
@@ -287,16 +289,13 @@ def report(lanes: dict[str, Lane], minutes: float) -> int:
     return int(failed)
 
 
-def main() -> int:
+def main(arguments: Sequence[str]) -> int:
+    """Run it with these arguments of the command line; the exit code."""
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        "soak", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--minutes", type=float, default=5.0)
-    arguments = parser.parse_args()
-    if not arguments.minutes > 0:
-        parser.error(f"--minutes must be positive, got {arguments.minutes:g}")
-    return soak(arguments.minutes)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    args = parser.parse_args(arguments)
+    if not args.minutes > 0:
+        parser.error(f"--minutes must be positive, got {args.minutes:g}")
+    return soak(args.minutes)

@@ -348,42 +348,6 @@ def export(
 
 
 @app.command()
-def bench(
-    quick: Annotated[bool, typer.Option("--quick", help="Few repeats: a first look.")] = False,
-    only: Annotated[
-        list[str] | None, typer.Option(help="Only this section; may be repeated.")
-    ] = None,
-    image: Annotated[
-        Path | None, typer.Option(help="A photograph; by default one of scikit-image's.")
-    ] = None,
-    as_json: Json = False,
-) -> None:
-    """Measure speed and memory on this machine, side by side with SIFT and Kornia.
-
-    Sections: sift, threads, growth, kornia, module, start, memory, module-memory, stages.
-    What is not installed is skipped. All of them take minutes; keep the machine idle.
-
-    [bold]Examples[/bold]
-
-        kd-cv bench
-
-        kd-cv bench --quick --only sift --only threads
-
-        kd-cv bench --image photograph.jpg --json
-
-    The exit code is 1 if a section failed; a target that is not met is only shown.
-    """
-    from rich.console import Console
-
-    from kd_cv.bench import QUICK, Config, run
-
-    with Console(stderr=True, quiet=as_json).status("Measuring ...") as status:
-        report = run(QUICK if quick else Config(), image, only or (), status.update)
-    print(json.dumps(report.as_dict()) if as_json else report)
-    raise typer.Exit(1 if report.failed else 0)
-
-
-@app.command()
 def fit(
     photos: Annotated[Path, typer.Argument(help="A folder of photographs.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="The file of matrices, .npz.")],

@@ -8,19 +8,20 @@ import cv2
 import numpy as np
 import pytest
 
-from kd_cv.bench import compute, fresh
-from kd_cv.bench.child import resident
-from kd_cv.bench.measure import CannotMeasure
+from benchmarks import compute, fresh
+from benchmarks.child import resident
+from benchmarks.measure import CannotMeasure
 
 pytest.importorskip("skimage")
 
-import kd_cv.bench
-from kd_cv.bench import SECTIONS, Config, run
-from kd_cv.bench.compute import line
-from kd_cv.bench.fresh import in_new_process
-from kd_cv.bench.material import load_material
-from kd_cv.bench.measure import Row, Spread, Target, take_turns, threads
-from kd_cv.bench.report import Part, Report, in_time
+from benchmarks import __main__ as runner
+from benchmarks import sections
+from benchmarks.compute import line
+from benchmarks.fresh import in_new_process
+from benchmarks.material import Config, load_material
+from benchmarks.measure import Row, Spread, Target, take_turns, threads
+from benchmarks.report import Part, Report, in_time
+from benchmarks.sections import SECTIONS, run
 from kd_cv.collection.extract import cores
 
 TINY = Config(
@@ -89,7 +90,7 @@ def test_module_is_compared_in_three_ways():
 
 def test_the_plain_module_gives_the_same_without_the_fused_path(monkeypatch):
     torch = pytest.importorskip("torch")
-    from kd_cv.bench.rivals import plain_module
+    from benchmarks.modules import plain_module
     from kd_cv.nn import module
 
     patches = torch.from_numpy(load_material().patches(4, 32))[:, None]
@@ -111,12 +112,12 @@ def test_start_measures_new_processes():
 def test_the_second_process_finds_the_code_of_the_first(tmp_path):
     pytest.importorskip("numba")
     cache = tmp_path / "cache"
-    options = load_material().save(tmp_path, 20)
+    load_material().save(tmp_path, 20)
     written = []
     for _ in range(2):
         answer = in_new_process(
             "first_call", {"NUMBA_CACHE_DIR": str(cache)},
-            folder=str(tmp_path), count=20, options=options,
+            folder=str(tmp_path), count=20,
         )  # fmt: skip
         assert set(answer) == {"seconds", "processor", "second"}
         files = [file for file in cache.rglob("*") if file.is_file()]
@@ -142,12 +143,12 @@ def test_module_memory_is_measured_apart():
 
 def test_a_new_process_says_what_went_wrong():
     with pytest.raises(RuntimeError, match="first_call failed in a new process: FileNotFoundError"):
-        in_new_process("first_call", folder="nowhere", count=1, options={})
+        in_new_process("first_call", folder="nowhere", count=1)
 
 
 def test_stages_add_up_to_the_fused_path():
     pytest.importorskip("numba")
-    from kd_cv.bench.stages import operations, truncated
+    from benchmarks.stages import operations, truncated
     from kd_cv.descriptor.engine import describe_frames
     from kd_cv.descriptor.frames import from_keypoints
     from kd_cv.descriptor.fused import STAGES
@@ -228,7 +229,7 @@ def test_an_error_ends_its_section_only(monkeypatch):
         yield Row("before", Spread.of([1.0]))
         raise ZeroDivisionError("on purpose")
 
-    monkeypatch.setitem(SECTIONS, "sift", kd_cv.bench.Section("title", broken))
+    monkeypatch.setitem(SECTIONS, "sift", sections.Section("title", broken))
     report = run(TINY, only=["sift", "growth"])
     assert report.failed
     assert [row.name for row in report.parts[0].rows] == ["before"]
@@ -255,15 +256,13 @@ def test_a_photograph_of_ones_own_with_fewer_keypoints(tmp_path, camera):
 
 
 def test_the_command_prints_one_object(monkeypatch, capsys):
-    pytest.importorskip("typer")
-    from kd_cv.cli import main
-
-    monkeypatch.setattr(kd_cv.bench, "QUICK", TINY)
-    assert main(["bench", "--quick", "--only", "growth", "--json"]) == 0
+    monkeypatch.setattr(runner, "QUICK", TINY)
+    assert runner.main(["growth", "--quick", "--json"]) == 0
     printed = json.loads(capsys.readouterr().out)
     assert {"machine", "versions", "threads"} <= set(printed["header"])
     assert [part["name"] for part in printed["parts"]] == ["growth"]
-    assert main(["bench", "--only", "nothing"]) == 2
+    with pytest.raises(SystemExit, match="2"):
+        runner.main(["nothing"])
     assert "unknown section 'nothing': expected one of sift" in capsys.readouterr().err
 
 

@@ -1,4 +1,4 @@
-"""The scripts in benchmarks/ run, on little, and print the tables they promise."""
+"""The studies in benchmarks/ run, on little, and print the tables they promise."""
 
 import os
 import subprocess
@@ -10,13 +10,13 @@ import pytest
 from collections_of_photographs import photographs
 from skimage import data
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+ROOT = Path(__file__).parents[2]
 
 
-def run(script: str, *arguments: object) -> str:
-    command = [sys.executable, str(BENCHMARKS / script), *map(str, arguments)]
+def run(study: str, *arguments: object) -> str:
+    command = [sys.executable, "-m", "benchmarks", study, *map(str, arguments)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}  # FAISS's threads wait by spinning
-    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=ROOT)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -32,7 +32,7 @@ def test_extraction(tmp_path: Path) -> None:
     if not Path("/proc/self/task").is_dir():
         pytest.skip("threads are watched by Linux's /proc")
     folder = photographs(tmp_path / "images")
-    text = run("extract_bench.py", "--folder", folder, "--images", 8, 12, "--workers", 2)
+    text = run("extract", "--folder", folder, "--images", 8, 12, "--workers", 2)
     assert "one by one: decode" in text
     titles, eight, twelve = rows(text)
     assert titles[:4] == ["images", "images/s", "of ideal", "of 2 x seconds"]
@@ -44,7 +44,7 @@ def test_retrieval(tmp_path: Path) -> None:
     for module in ("h5py", "faiss"):
         pytest.importorskip(module)
     folder = photographs(tmp_path / "images")
-    text = run("retrieval_bench.py", folder, "--descriptors", 2000, "--queries", 100)
+    text = run("retrieval", folder, "--descriptors", 2000, "--queries", 100)
     _, flat, inverted = rows(text)
     assert flat[0] == "Flat" and float(flat[-1].rstrip("%")) > 95
     assert inverted[0] == "IVF128,SQ8" and float(inverted[1]) < float(flat[1])
@@ -58,14 +58,14 @@ def test_reconstruction(tmp_path: Path) -> None:
     scene.mkdir(parents=True)
     for name in ("coffee", "brick"):
         cv2.imwrite(str(scene / f"{name}.png"), getattr(data, name)()[:200, :200])
-    text = run("colmap_bench.py", tmp_path / "scenes", "--descriptors", "kd", "sift")
+    text = run("colmap", tmp_path / "scenes", "--descriptors", "kd", "sift")
     _, kd, sift = rows(text)
     assert kd[:4] == ["apart", "kd", "0 of 2", "0"] and sift[:2] == ["apart", "sift"]
 
 
 def test_lafs() -> None:
     pytest.importorskip("kornia")
-    titles, floats, eight_bits, kornias = rows(run("lafs_bench.py", "--keypoints", 200))
+    titles, floats, eight_bits, kornias = rows(run("lafs", "--keypoints", 200))
     assert titles[1:] == ["same nearest neighbour", "worst photograph"]
     # The float rows are the same numbers; OpenCV's 8-bit pyramid rounds.
     assert float(floats[2].rstrip("%")) > 99.5 and float(eight_bits[1].rstrip("%")) > 97

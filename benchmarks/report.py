@@ -1,4 +1,4 @@
-"""The table of `kd-cv bench` and its header, as text and as JSON."""
+"""The table of a run and its header, as text and as JSON."""
 
 import os
 import platform
@@ -12,8 +12,8 @@ from typing import Any
 import cv2
 
 import kd_cv
-from kd_cv.bench.material import DIM, Material
-from kd_cv.bench.measure import Row, Spread
+from benchmarks.material import Material
+from benchmarks.measure import Row, Spread
 
 Say = Callable[[str], None]
 COLUMNS = ("measured", "against", "ours", "result", "target", "met", "")
@@ -117,9 +117,8 @@ def _digits(value: float) -> str:
 def header(material: Material, cores: int, rounds: int) -> dict[str, str]:
     """The machine, the versions and what was described."""
     height, width = material.image.shape
-    weights = material.whitening["weights"]
-    magnification = material.descriptor(32).settings.magnification
-    matrix = f"shipped {weights!r}" if isinstance(weights, str) else "a matrix without meaning"
+    kd = material.descriptor(32)
+    by, magnification = kd.settings.weights, kd.settings.magnification
     return {
         "machine": f"{processor()}, {cores} cores, {platform.system()}{load(cores)}",
         "versions": ", ".join(
@@ -127,7 +126,10 @@ def header(material: Material, cores: int, rounds: int) -> dict[str, str]:
         ),
         "threads": f"{cores} unless said otherwise; cv2.setNumThreads and torch.set_num_threads",
         "image": f"{material.name}, {width} x {height}; the strongest SIFT keypoints",
-        "descriptor": f"concat, whitened to {DIM} by {matrix}, magnification {magnification:g}",
+        "descriptor": (
+            f"concat, whitened to {kd.descriptorSize()} by the shipped {by!r}, "
+            f"magnification {magnification:g}"
+        ),
         "figures": f"median (quartiles) of {rounds} or more rounds in which rivals take turns",
     }
 
@@ -142,13 +144,13 @@ def load(cores: int) -> str:
 
 def versions() -> list[str]:
     """Names and versions of the packages that are installed."""
-    found = [f"OpenCV {cv2.__version__}"]
+    listed = [f"OpenCV {cv2.__version__}"]
     for name in PACKAGES:
         try:
-            found.append(f"{name} {version(name)}")
+            listed.append(f"{name} {version(name)}")
         except PackageNotFoundError:
-            found.append(f"no {name}")
-    return found
+            listed.append(f"no {name}")
+    return listed
 
 
 def processor() -> str:

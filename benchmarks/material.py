@@ -1,10 +1,9 @@
-"""What is described: a photograph, its keypoints, and the settings of the descriptor."""
+"""What is described: a photograph and its keypoints, by the default descriptor."""
 
 import os
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import cv2
 import numpy as np
@@ -12,14 +11,9 @@ from numpy.typing import NDArray
 
 from kd_cv.descriptor.frames import as_gray, from_keypoints
 from kd_cv.descriptor.sampling import extract_patches
-from kd_cv.descriptor.spec import Spec
 from kd_cv.feature2d import KDDescriptor
 from kd_cv.types import KeyPoints
-from kd_cv.whitening.registry import DEFAULT_WEIGHTS, DEFAULT_WHITENING
-from kd_cv.whitening.registry import names as shipped_names
-from kd_cv.whitening.whitening import Whitening
 
-DIM = 128  # dimensions after whitening: as many as SIFT has
 PANEL = 512
 MOSAIC = "astronaut, grass, gravel and motorcycle of scikit-image side by side"
 
@@ -59,32 +53,14 @@ class Material:
         patches = extract_patches(self.image, frames, patch_size)
         return np.ascontiguousarray(np.resize(patches, (count, patch_size, patch_size)))
 
-    @cached_property
-    def whitening(self) -> dict[str, Any]:
-        """Arguments of `KDDescriptor` for 128 dimensions: the shipped matrices, if there are any.
-
-        Else matrices without meaning: only the time counts.
-        """
-        if DEFAULT_WEIGHTS in shipped_names():
-            return {"whitening": DEFAULT_WHITENING, "weights": DEFAULT_WEIGHTS}
-        D = Spec().dim
-        U, _ = np.linalg.qr(np.random.default_rng(0).normal(size=(D, DIM)))
-        stand_in = Whitening(np.zeros(D, np.float32), U.astype(np.float32), np.ones(D))
-        return {"whitening": "w", "weights": stand_in}
-
     def descriptor(self, patch_size: int, scales: int = 1) -> KDDescriptor:
-        """The whitened descriptor of 128 dimensions."""
-        return KDDescriptor(patch_size=patch_size, dim=DIM, scales=scales, **self.whitening)
+        """The default descriptor: whitened by the shipped matrices to 128 dimensions."""
+        return KDDescriptor(patch_size=patch_size, scales=scales)
 
-    def save(self, folder: Path, count: int) -> dict[str, Any]:
-        """Image and frames as material.npz; the whitening as other processes can be told it."""
+    def save(self, folder: Path, count: int) -> None:
+        """Image and frames as material.npz, for other processes."""
         frames = from_keypoints(self.keypoints(count))
         np.savez(folder / "material.npz", image=self.image, frames=frames)
-        weights = self.whitening["weights"]
-        if isinstance(weights, Whitening):
-            weights.save(folder / "weights.npz", "concat", Spec().patch_size)
-            weights = str(folder / "weights.npz")
-        return {**self.whitening, "weights": weights, "dim": DIM}
 
 
 @lru_cache(maxsize=16)

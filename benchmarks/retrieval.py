@@ -1,6 +1,6 @@
 """Memory and time of an index per million descriptors on this machine.
 
-python benchmarks/retrieval_bench.py FOLDER [--descriptors 1000000]
+python -m benchmarks retrieval FOLDER [--descriptors 1000000]
 
 The descriptors of the photographs in FOLDER, and as many again as are wanted by adding noise to
 them, are indexed; the queries are noisy copies of descriptors that are in the index.
@@ -9,6 +9,7 @@ them, are indexed; the queries are noisy copies of descriptors that are in the i
 import argparse
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import faiss
@@ -26,52 +27,52 @@ def noisy(rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     return moved / np.linalg.norm(moved, axis=1, keepdims=True)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def main(arguments: Sequence[str]) -> int:
+    """Run it with these arguments of the command line; the exit code."""
+    parser = argparse.ArgumentParser("retrieval", description=str(__doc__).splitlines()[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--descriptors", type=int, default=1_000_000)
     parser.add_argument("--queries", type=int, default=2000)
     parser.add_argument("--weights", help="file of matrices for KD instead of the default")
-    args = parser.parse_args()
+    args = parser.parse_args(arguments)
     kd = KDDescriptor(whitening="ws", weights=args.weights) if args.weights else "kd"
     with tempfile.TemporaryDirectory() as work:
         print(extract(args.folder, Path(work) / "f.h5", Extraction(kd, 4000)))
         with reading(Path(work) / "f.h5") as features:
-            own = np.concatenate([features[name].descriptors for name in features])
+            real = np.concatenate([features[name].descriptors for name in features])
     rng = np.random.default_rng(0)
-    rows = np.empty((args.descriptors, own.shape[1]), np.float32)
-    for start in range(0, len(rows), len(own)):
-        block = rows[start : start + len(own)]
-        block[:] = own[: len(block)] if start == 0 else noisy(own[: len(block)], rng)
+    rows = np.empty((args.descriptors, real.shape[1]), np.float32)
+    for start in range(0, len(rows), len(real)):
+        block = rows[start : start + len(real)]
+        block[:] = real[: len(block)] if start == 0 else noisy(real[: len(block)], rng)
     wanted = rng.choice(len(rows), args.queries, replace=False)
     queries = noisy(rows[wanted], rng)
 
-    real = min(len(own), len(rows))
-    print(f"\n{len(rows)} descriptors of {rows.shape[1]}, {real} of them of photographs\n")
+    print(
+        f"\n{len(rows)} descriptors of {rows.shape[1]}, "
+        f"{min(len(real), len(rows))} of them of photographs\n"
+    )
     print("| index | MB per million | train (s) | add (s) | ms per query of 1000 | found |")
     print("|---|---|---|---|---|---|")
     lists = list_count(len(rows))
     for factory in ("Flat", f"IVF{lists},SQ8"):
         index = faiss.index_factory(rows.shape[1], factory)
-        start = time.perf_counter()
+        began = time.perf_counter()
         if not index.is_trained:
             index.train(rows[rng.choice(len(rows), min(len(rows), TRAINED_PER_LIST * lists))])
-        train = time.perf_counter() - start
-        start = time.perf_counter()
+        train = time.perf_counter() - began
+        began = time.perf_counter()
         index.add(rows)
-        add = time.perf_counter() - start
+        add = time.perf_counter() - began
         ivf = faiss.try_extract_index_ivf(index)
         if ivf is not None:
             ivf.nprobe = PROBES
         some = queries if ivf is not None else queries[:200]
-        start = time.perf_counter()
-        _, found = index.search(some, NEIGHBOURS)
-        search = (time.perf_counter() - start) / len(some) * 1000
+        began = time.perf_counter()
+        _, neighbours = index.search(some, NEIGHBOURS)
+        search = (time.perf_counter() - began) / len(some) * 1000
         size = len(faiss.serialize_index(index)) / len(rows)
-        hit = (found == wanted[: len(some), None]).any(axis=1).mean()
+        hit = (neighbours == wanted[: len(some), None]).any(axis=1).mean()
         times = f"{train:.1f} | {add:.1f} | {1e3 * search:.0f}"
         print(f"| {factory} | {size:.0f} | {times} | {hit:.1%} |", flush=True)
-
-
-if __name__ == "__main__":
-    main()
+    return 0

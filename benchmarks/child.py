@@ -35,7 +35,7 @@ def import_time() -> dict[str, float]:
     return clock.read()
 
 
-def first_call(folder: str, count: int, options: dict[str, Any]) -> dict[str, float]:
+def first_call(folder: str, count: int) -> dict[str, float]:
     """Seconds of constructing a `KDDescriptor` and its first `compute`, and of the second."""
     import numpy as np
 
@@ -45,7 +45,7 @@ def first_call(folder: str, count: int, options: dict[str, Any]) -> dict[str, fl
     with np.load(Path(folder) / "material.npz") as material:
         image, keypoints = material["image"], to_keypoints(material["frames"][:count])
     clock = Clock()
-    kd = kd_cv.KDDescriptor(**options)
+    kd = kd_cv.KDDescriptor()
     kd.compute(image, keypoints)
     first, clock = clock.read(), Clock()
     kd.compute(image, keypoints)
@@ -67,7 +67,7 @@ def matrix_rate(side: int, rounds: int) -> dict[str, float]:
     return {"rate": 2 * side**3 / best}
 
 
-def compute_memory(folder: str, count: int, options: dict[str, Any]) -> dict[str, float]:
+def compute_memory(folder: str, count: int) -> dict[str, float]:
     """Bytes that `compute` needs at its peak beyond what was there and what it returns.
 
     `once` is what the first call leaves behind: Numba, compiled code, constants.
@@ -81,7 +81,7 @@ def compute_memory(folder: str, count: int, options: dict[str, Any]) -> dict[str
     from kd_cv import KDDescriptor
     from kd_cv.descriptor.frames import to_keypoints
 
-    kd = KDDescriptor(**options)
+    kd = KDDescriptor()
     kd.compute(image, to_keypoints(frames[:100]))  # few: freed memory may stay with the process
     once = resident("VmRSS") - before
     keypoints = to_keypoints(np.resize(frames, (count, frames.shape[1])))
@@ -97,7 +97,7 @@ def module_memory(rival: bool, gradients: bool, patch_size: int, batch: int) -> 
     """Bytes that a torch module needs at its peak, by plain torch operations."""
     import torch
 
-    from kd_cv.bench.rivals import kornia_mkd, plain_module
+    from benchmarks.modules import kornia_mkd, plain_module
 
     module = kornia_mkd(patch_size) if rival else plain_module(patch_size)
     patches = torch.rand(batch, 1, patch_size, patch_size, requires_grad=gradients)
@@ -127,7 +127,7 @@ def reset_peak() -> None:
 TASKS: tuple[Any, ...] = (import_time, first_call, matrix_rate, compute_memory, module_memory)
 
 if __name__ == "__main__":
-    # This folder is no place to import from; kd_cv is found as the caller found it.
+    # This folder is no place to import from; the packages are found as the caller found them.
     sys.path.remove(os.path.dirname(os.path.abspath(__file__)))
     task = next(task for task in TASKS if task.__name__ == sys.argv[1])
     print(json.dumps(task(**json.loads(sys.argv[2]))))

@@ -6,8 +6,8 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from kd_cv.bench.material import Config, Material
-from kd_cv.bench.measure import (
+from benchmarks.material import Config, Material
+from benchmarks.measure import (
     CannotMeasure,
     Row,
     Spread,
@@ -18,7 +18,7 @@ from kd_cv.bench.measure import (
     take_turns,
     threads,
 )
-from kd_cv.bench.report import Say
+from benchmarks.report import Say
 from kd_cv.collection.extract import cores
 from kd_cv.types import KeyPoints
 

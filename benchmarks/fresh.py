@@ -9,22 +9,21 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import kd_cv
-from kd_cv.bench import child
-from kd_cv.bench.material import Config, Material
-from kd_cv.bench.measure import CannotMeasure, Row, Spread, Target
-from kd_cv.bench.report import Say
+from benchmarks.material import Config, Material
+from benchmarks.measure import CannotMeasure, Row, Spread, Target
+from benchmarks.report import Say
 
+CHILD = Path(__file__).resolve().with_name("child.py")
 MEGABYTE = 1e6
 FEW = 100  # keypoints of a first call: enough for all threads, so that the constant shows
 
 
 def in_new_process(task: str, environment: dict[str, str] | None = None, **arguments: Any) -> Any:
     """What a task of `child` answers in a new Python process."""
-    found = [str(Path(kd_cv.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
-    path = os.pathsep.join(part for part in found if part)
+    places = [str(CHILD.parents[1]), os.environ.get("PYTHONPATH", "")]
+    path = os.pathsep.join(place for place in places if place)
     answer = subprocess.run(
-        [sys.executable, str(child.__file__), task, json.dumps(arguments)],
+        [sys.executable, str(CHILD), task, json.dumps(arguments)],
         env={**os.environ, "PYTHONPATH": path, **(environment or {})},
         capture_output=True,
         text=True,
@@ -39,7 +38,8 @@ def start(material: Material, config: Config, say: Say) -> Iterator[Row]:
     """First call with and without cached code, and the import."""
     cold, cached = [], []
     with tempfile.TemporaryDirectory() as folder:
-        arguments = {"folder": folder, "count": FEW, "options": material.save(Path(folder), FEW)}
+        material.save(Path(folder), FEW)
+        arguments = {"folder": folder, "count": FEW}
         for i in range(config.processes):
             say(f"first call, {i + 1} of {config.processes}")
             environment = {"NUMBA_CACHE_DIR": str(Path(folder) / f"cache{i}")}
@@ -71,8 +71,8 @@ def memory(material: Material, config: Config, say: Say) -> Iterator[Row]:
     count = config.memory_keypoints
     say(f"{count:,} keypoints")
     with tempfile.TemporaryDirectory() as folder:
-        options = material.save(Path(folder), max(config.keypoints))
-        answer = in_new_process("compute_memory", folder=folder, count=count, options=options)
+        material.save(Path(folder), max(config.keypoints))
+        answer = in_new_process("compute_memory", folder=folder, count=count)
     peak, output, once = (answer[key] / MEGABYTE for key in ("peak", "output", "once"))
     yield Row(
         f"{count:,} keypoints, beyond image and output",

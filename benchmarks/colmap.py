@@ -1,6 +1,6 @@
 """Reconstructions with KD, RootSIFT and SIFT on the same keypoints, scene by scene.
 
-python benchmarks/colmap_bench.py FOLDER [--scenes NAME ...] [--workspace DIR]
+python -m benchmarks colmap FOLDER [--scenes NAME ...] [--workspace DIR]
 
 FOLDER has a folder of photographs for each scene. The table says what COLMAP made of each.
 """
@@ -8,6 +8,7 @@ FOLDER has a folder of photographs for each scene. The table says what COLMAP ma
 import argparse
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from kd_cv import KDDescriptor
@@ -17,8 +18,9 @@ from kd_cv.collection.extract import Extraction
 DESCRIPTORS = ("kd", "rootsift", "sift")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def main(arguments: Sequence[str]) -> int:
+    """Run it with these arguments of the command line; the exit code."""
+    parser = argparse.ArgumentParser("colmap", description=str(__doc__).splitlines()[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--scenes", nargs="*", help="folders below it; all by default")
     parser.add_argument("--workspace", type=Path, help="keeps databases and models")
@@ -29,7 +31,7 @@ def main() -> None:
     parser.add_argument("--ratio", type=float, default=0.85)
     parser.add_argument("--weights", help="file of matrices for KD instead of the default")
     parser.add_argument("--camera", default="auto")
-    args = parser.parse_args()
+    args = parser.parse_args(arguments)
     scenes = args.scenes or sorted(path.name for path in args.folder.iterdir() if path.is_dir())
     kd = KDDescriptor(whitening="ws", weights=args.weights) if args.weights else "kd"
     chosen = [kd if name == "kd" else name for name in args.descriptors]
@@ -56,7 +58,4 @@ def main() -> None:
                     f"| {time.perf_counter() - start:.0f} |",
                     flush=True,
                 )
-
-
-if __name__ == "__main__":
-    main()
+    return 0

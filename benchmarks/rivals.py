@@ -5,10 +5,11 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from kd_cv.bench.fresh import check_proc, in_new_process
-from kd_cv.bench.material import DIM, Config, Material
-from kd_cv.bench.measure import Row, Spread, Target, Work, ratio_row, take_turns, threads
-from kd_cv.bench.report import Say
+from benchmarks.fresh import check_proc, in_new_process
+from benchmarks.material import Config, Material
+from benchmarks.measure import Row, Spread, Target, Work, ratio_row, take_turns, threads
+from benchmarks.modules import kornia_mkd, plain_module, torch_and_kornia
+from benchmarks.report import Say
 from kd_cv.collection.extract import cores
 from kd_cv.patches import describe
 
@@ -20,7 +21,7 @@ PLAIN_TARGET = 3.0  # with gradients, or by plain torch operations; in time and 
 
 def kornia(material: Material, config: Config, say: Say) -> Iterator[Row]:
     """`describe` against modules of Kornia: raw against MKD, else whitened."""
-    torch, feature = _torch()
+    torch, feature = torch_and_kornia()
     for P in config.patch_sizes:
         patches = material.patches(config.batch, P)
         tensor = torch.from_numpy(patches)[:, None]
@@ -33,7 +34,7 @@ def kornia(material: Material, config: Config, say: Say) -> Iterator[Row]:
         for name, module in rivals.items():
             say(f"{name}, P = {P}")
             raw = name.startswith("MKD")
-            options = {"whitening": None} if raw else {**material.whitening, "dim": DIM}
+            options: dict[str, Any] = {"whitening": None} if raw else {}
             with _all_cores(torch), torch.inference_mode():
                 times = take_turns(
                     {
@@ -48,13 +49,13 @@ def kornia(material: Material, config: Config, say: Say) -> Iterator[Row]:
                 times["rival"],
                 times["ours"],
                 target=Target(DESCRIBE_TARGETS[P]) if raw and P in DESCRIBE_TARGETS else None,
-                note="raw" if raw else f"whitened to {DIM}",
+                note="raw" if raw else "whitened to 128",
             )
 
 
 def module(material: Material, config: Config, say: Say) -> Iterator[Row]:
     """`KDModule(whitening=None)` against `MKDDescriptor(whitening=None)`."""
-    torch, _ = _torch()
+    torch, _ = torch_and_kornia()
     from kd_cv.nn.module import KDModule
 
     for P in config.patch_sizes:
@@ -80,7 +81,7 @@ def module(material: Material, config: Config, say: Say) -> Iterator[Row]:
 def module_memory(material: Material, config: Config, say: Say) -> Iterator[Row]:
     """Peak memory of the same modules by plain torch operations, in new processes."""
     check_proc()
-    _torch()
+    torch_and_kornia()
     for P in config.patch_sizes:
         for gradients in (False, True):
             way = "forward and backward" if gradients else "forward, plain torch"
@@ -103,33 +104,6 @@ def module_memory(material: Material, config: Config, say: Say) -> Iterator[Row]
                 target=Target(PLAIN_TARGET),
                 of_bytes=True,
             )
-
-
-def kornia_mkd(patch_size: int) -> Any:
-    """Kornia's raw kernel descriptor."""
-    _, feature = _torch()
-    return feature.MKDDescriptor(patch_size, "concat", whitening=None)
-
-
-def plain_module(patch_size: int) -> Any:
-    """A `KDModule` that takes the way of a GPU: plain torch operations, nothing compiled."""
-    from kd_cv.nn.module import KDModule
-
-    class PlainModule(KDModule):
-        def _fusable(self, patches: Any) -> bool:
-            return False
-
-    return PlainModule(patch_size, whitening=None)
-
-
-def _torch() -> tuple[Any, Any]:
-    """torch and kornia.feature."""
-    try:
-        import kornia.feature
-        import torch
-    except ImportError as error:
-        raise ImportError(f"{error}: pip install 'kd-cv[torch]'") from error
-    return torch, kornia.feature
 
 
 @contextmanager

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kd_cv.bench.fresh import in_new_process
-from kd_cv.bench.material import DIM, Config, Material
-from kd_cv.bench.measure import Row, Spread, Times, Work, take_turns, threads
-from kd_cv.bench.report import Say
+from benchmarks.fresh import in_new_process
+from benchmarks.material import Config, Material
+from benchmarks.measure import Row, Spread, Times, Work, take_turns, threads
+from benchmarks.report import Say
 from kd_cv.descriptor import fused
 from kd_cv.descriptor.engine import CHUNK
 from kd_cv.descriptor.frames import Frames, from_keypoints
@@ -81,7 +81,7 @@ def _stage_rows(material: Material, config: Config, P: int, rate: float) -> Iter
         times = take_turns(works, 3 * config.rounds, clock=time.thread_time)
     for stage, before in reversed(list(zip(fused.STAGES[1:], fused.STAGES, strict=False))):
         times[stage] = times[stage] - times[before]
-    counted = operations(spec, DIM)
+    counted = operations(spec, kd.descriptorSize())
     whole = times["compute"]
     for stage in (*fused.STAGES, "keypoints", "steps", "pyramid"):
         share = f"{np.median(times[stage] / whole):.0%} of compute"

@@ -1,6 +1,6 @@
 """How often nearest neighbours through Kornia's LAFs are those through OpenCV's keypoints.
 
-python benchmarks/lafs_bench.py [FOLDER ...]
+python -m benchmarks lafs [FOLDER ...]
 
 Each photograph, of scikit-image and of the folders, is matched with a warped copy of itself by
 KDDescriptor at keypoints, by KDFeature at the same places as LAFs, and by KDModule in
@@ -8,6 +8,7 @@ kornia.feature.LAFDescriptor. All keypoints count, also those without a true par
 """
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 
 import cv2
@@ -30,12 +31,13 @@ WARPS = (
 WAYS = ("KDFeature, float image", "KDFeature, 8-bit image", "LAFDescriptor(KDModule)")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def main(arguments: Sequence[str]) -> int:
+    """Run it with these arguments of the command line; the exit code."""
+    parser = argparse.ArgumentParser("lafs", description=str(__doc__).splitlines()[0])
     parser.add_argument("folders", nargs="*", type=Path, help="more photographs")
     parser.add_argument("--most", type=int, default=10, help="photographs of a folder")
     parser.add_argument("--keypoints", type=int, default=1000)
-    args = parser.parse_args()
+    args = parser.parse_args(arguments)
     photos = [as_gray(getattr(data, name)()) for name in NAMES]
     for folder in args.folders:
         found = list_photos(folder)
@@ -63,6 +65,7 @@ def main() -> None:
     print("|---|---|---|")
     for row in zip(WAYS, mean, worst, strict=True):
         print("| {} | {:.1%} | {:.1%} |".format(*row))
+    return 0
 
 
 def as_gray(photo: np.ndarray) -> np.ndarray:
@@ -80,7 +83,3 @@ def described(
     with torch.no_grad():
         through_lafs = [feature.describe(image, lafs)[0].numpy(), by_kornia(image, lafs)[0].numpy()]
     return [kd.compute(floats, keypoints)[1], kd.compute(gray, keypoints)[1], *through_lafs]
-
-
-if __name__ == "__main__":
-    main()

@@ -1,4 +1,4 @@
-"""`kd-cv bench`: ratios measured side by side in one run.
+"""Speed and memory of the descriptor: ratios measured side by side in one run.
 
 Each section is a function (material, config, say) that yields rows; it can run alone. One whose
 extra is not installed, or that this system cannot measure, is skipped with a note.
@@ -9,13 +9,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from kd_cv.bench import compute, fresh, rivals
-from kd_cv.bench.material import QUICK, Config, Material, load_material
-from kd_cv.bench.measure import CannotMeasure, Row
-from kd_cv.bench.report import Part, Report, Say, header
+from benchmarks import compute, fresh, rivals
+from benchmarks.material import Config, Material, load_material
+from benchmarks.measure import CannotMeasure, Row
+from benchmarks.report import Part, Report, Say, header
 from kd_cv.collection.extract import cores
-
-__all__ = ["QUICK", "SECTIONS", "Config", "Report", "run"]
 
 
 @dataclass(frozen=True)
@@ -25,7 +23,7 @@ class Section:
 
 
 def _stages(material: Material, config: Config, say: Say) -> Iterator[Row]:
-    from kd_cv.bench import stages  # needs Numba
+    from benchmarks import stages  # needs Numba
 
     return stages.stages(material, config, say)
 

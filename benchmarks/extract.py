@@ -1,6 +1,6 @@
 """Throughput and memory of `kd_cv.collection.extract` on this machine.
 
-python benchmarks/extract_bench.py [--folder photographs] [--images 64 192] [--workers 2]
+python -m benchmarks extract [--folder photographs] [--images 64 192] [--workers 2]
 
 The yardstick is the processor time of decoding, detecting and describing. One image after the other
 on one thread gives the rate that would keep all cores busy with nothing else: "of ideal" is the
@@ -20,6 +20,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -104,7 +105,7 @@ def one_by_one(folder: Path, count: int, extraction: Extraction) -> tuple[dict[s
         with clock("decode"):
             gray = read_gray(path)
         keypoints += len(extraction.features(gray, clock)["scores"])
-    seconds = {stage: own / len(paths) for stage, own in clock.seconds.items()}
+    seconds = {stage: total / len(paths) for stage, total in clock.seconds.items()}
     return seconds, keypoints / len(paths)
 
 
@@ -128,19 +129,20 @@ def measured(folder: Path, workers: int, extraction: Extraction) -> dict[str, fl
     }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def main(arguments: Sequence[str]) -> int:
+    """Run it with these arguments of the command line; the exit code."""
+    parser = argparse.ArgumentParser("extract", description=str(__doc__).splitlines()[0])
     parser.add_argument("--folder", help="photographs to use instead of scikit-image's")
     parser.add_argument("--images", type=int, nargs="+", default=[64, 192])
     parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--max-keypoints", type=int, default=2000)
     parser.add_argument("--weights", help="file of matrices for KD instead of the default")
     parser.add_argument("--measure", help=argparse.SUPPRESS)
-    args = parser.parse_args()
+    args = parser.parse_args(arguments)
     extraction = chosen(args.weights, args.max_keypoints)
     if args.measure:
         print(json.dumps(measured(Path(args.measure), args.workers, extraction)))
-        return
+        return 0
     with tempfile.TemporaryDirectory() as work:
         folders = {n: Path(work) / str(n) for n in args.images}
         for count, folder in folders.items():
@@ -161,7 +163,7 @@ def main() -> None:
         print(f"| images | {titles} |")
         print("|---|---|---|---|---|---|---|---|")
         for folder in folders.values():
-            command = [sys.executable, __file__, "--measure", str(folder)]
+            command = [sys.executable, "-m", "benchmarks", "extract", "--measure", str(folder)]
             command += ["--workers", str(args.workers)]
             command += ["--max-keypoints", str(args.max_keypoints)]
             command += ["--weights", args.weights] if args.weights else []
@@ -174,7 +176,4 @@ def main() -> None:
                 f"| {m['stages'] / m['cpu']:.0%} | {m['bytes'] / m['images'] / 1e3:.0f} "
                 f"| {m['peak_MB']:.0f} |"
             )
-
-
-if __name__ == "__main__":
-    main()
+    return 0

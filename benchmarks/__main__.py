@@ -1,0 +1,54 @@
+"""Measure kd_cv on this machine.
+
+    python -m benchmarks [SECTION ...] [--quick] [--image FILE] [--json]
+    python -m benchmarks STUDY [ARGUMENTS]
+
+Sections, side by side with cv2.SIFT and Kornia; all of them if none is named, which takes minutes:
+sift, threads, growth, kornia, module, start, memory, module-memory, stages.
+Studies, each with arguments and a --help of its own: extract, retrieval, colmap, lafs, soak.
+What is not installed is skipped. Keep the machine idle.
+"""
+
+import argparse
+import importlib
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.material import QUICK, Config
+from benchmarks.sections import run
+
+STUDIES = ("extract", "retrieval", "colmap", "lafs", "soak")
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The exit code: 1 if a section failed; a target that is not met is only shown."""
+    if arguments and arguments[0] in STUDIES:
+        return importlib.import_module(f"benchmarks.{arguments[0]}").main(arguments[1:])
+    parser = argparse.ArgumentParser(
+        "python -m benchmarks",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("sections", nargs="*", metavar="SECTION", help="all of them by default")
+    parser.add_argument("--quick", action="store_true", help="few repeats: a first look")
+    parser.add_argument("--image", type=Path, help="a photograph instead of scikit-image's")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    args = parser.parse_args(arguments)
+    try:
+        report = run(QUICK if args.quick else Config(), args.image, args.sections, _say)
+    except (ValueError, OSError, ImportError) as error:
+        parser.error(str(error))
+    print(json.dumps(report.as_dict()) if args.json else report)
+    return int(report.failed)
+
+
+def _say(text: str) -> None:
+    """What is being measured, on one line of the terminal."""
+    if sys.stderr.isatty():
+        print(f"\r\033[K{text}", end="\r", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

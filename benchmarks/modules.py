@@ -1,0 +1,30 @@
+"""The torch modules that are compared. It imports torch and kornia when they are asked for."""
+
+from typing import Any
+
+
+def kornia_mkd(patch_size: int) -> Any:
+    """Kornia's raw kernel descriptor."""
+    _, feature = torch_and_kornia()
+    return feature.MKDDescriptor(patch_size, "concat", whitening=None)
+
+
+def plain_module(patch_size: int) -> Any:
+    """A `KDModule` that takes the way of a GPU: plain torch operations, nothing compiled."""
+    from kd_cv.nn.module import KDModule
+
+    class PlainModule(KDModule):
+        def _fusable(self, patches: Any) -> bool:
+            return False
+
+    return PlainModule(patch_size, whitening=None)
+
+
+def torch_and_kornia() -> tuple[Any, Any]:
+    """torch and kornia.feature."""
+    try:
+        import kornia.feature
+        import torch
+    except ImportError as error:
+        raise ImportError(f"{error}: pip install 'kd-cv[torch]'") from error
+    return torch, kornia.feature
