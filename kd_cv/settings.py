@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -86,6 +86,11 @@ class Settings:
     def projection(self) -> Projection | None:
         """Mean and matrix of the whitening; None without one."""
         return projection_for(self.spec, self.whitening, self.weights, self.dim)
+
+    @property
+    def raw(self) -> "Settings":
+        """The same descriptor before its whitening, as matrices are fitted on it."""
+        return replace(self, whitening=None, descriptor_type=cv2.CV_32F)
 
     @property
     def descriptor_size(self) -> int:

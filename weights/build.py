@@ -27,6 +27,7 @@ from kd_cv.fit.builders import hpatches_scene, sfm_scene
 from kd_cv.fit.matrices import fit_whitening, scene_statistics
 from kd_cv.io.datasets import PatchSet, Scene, read_phototourism
 from kd_cv.io.files import replacing
+from kd_cv.settings import Settings
 from kd_cv.whitening.registry import INDEX, Entry, file_sha256
 from kd_cv.whitening.whitening import Statistics, Whitening, balanced, save
 
@@ -75,9 +76,13 @@ def of_scenes(text: str, scenes: Iterator[Scene]) -> tuple[dict, dict]:
     for scene in scenes:
         names.append(scene.name)
         for spec in specs:
-            parts[spec].append(
-                scene_statistics([scene], spec, magnification=MAGNIFICATIONS[spec.patch_size])
+            settings = Settings(
+                spec.patch_size,
+                spec.kernel,
+                whitening=None,
+                magnification=MAGNIFICATIONS[spec.patch_size],
             )
+            parts[spec].append(scene_statistics([scene], settings))
         print(f"  {scene.name}: {parts[specs[0]][-1]}", flush=True)
     whitenings = {
         (spec.kernel, spec.patch_size): fit_whitening(

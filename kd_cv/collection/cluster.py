@@ -99,7 +99,7 @@ def fit_statistics(
     """Statistics of the raw descriptors of scenes and of their matching pairs.
 
     scenes  Scene objects, or for each the file and the folder of its images (see `Scene.load`)
-    kd      whose kernel, patch size, magnification and scales are used; its whitening is not
+    kd      whose settings are used; its whitening is not
     client  of a Dask cluster, or None for this process
 
     >>> fit_whitening(fit_statistics(scenes, client=client), kd.spec, {"fitted on": "..."})
@@ -116,8 +116,7 @@ def _statistics_of(scene: Scene | tuple[PathLike, PathLike], kd: KDDescriptor) -
     """Statistics of one scene."""
     if not isinstance(scene, Scene):
         scene = Scene.load(*scene)
-    own = kd.settings
-    return scene_statistics([scene], kd.spec, magnification=own.magnification, scales=own.scales)
+    return scene_statistics([scene], kd.settings)
 
 
 def one_by_one(work: Callable[[Any], Result], items: Sequence[Any]) -> Iterator[Result]:

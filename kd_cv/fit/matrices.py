@@ -24,13 +24,13 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from kd_cv.descriptor.engine import describe_frames
 from kd_cv.descriptor.frames import MAGNIFICATION, Frames
 from kd_cv.descriptor.projection import Array32
 from kd_cv.descriptor.spec import KERNELS, Spec
 from kd_cv.detector.keypoints import detect
 from kd_cv.fit.builders import sfm_scene, warp_scene
 from kd_cv.io.datasets import Scene, View, list_photos, read_gray
+from kd_cv.settings import Settings
 from kd_cv.whitening.whitening import Key, Statistics, Whitening
 
 Describe = Callable[[NDArray[np.uint8], Frames], Array32]
@@ -55,18 +55,17 @@ def describe_scene(scene: Scene, describe: Describe) -> tuple[Array32, NDArray[n
 
 def scene_statistics(
     scenes: Iterable[Scene],
-    spec: Spec,
+    settings: Settings,
     *,
-    magnification: float,
-    scales: Sequence[float] = (1.0,),
     progress: Callable[[Scene], None] | None = None,
 ) -> Statistics:
     """Statistics of the raw descriptors of scenes and of their matching pairs.
 
-    One scene is in memory at a time. progress(scene) is called after each.
+    The whitening of the settings is left out. One scene is in memory at a time. progress(scene) is
+    called after each.
     """
-    describe = raw_descriptors(spec, magnification, scales)
-    return descriptor_statistics(scenes, describe, spec.dim, progress)
+    raw = settings.raw
+    return descriptor_statistics(scenes, raw.rows, raw.descriptor_size, progress)
 
 
 def descriptor_statistics(
@@ -83,13 +82,6 @@ def descriptor_statistics(
         if progress:
             progress(scene)
     return statistics
-
-
-def raw_descriptors(spec: Spec, magnification: float, scales: Sequence[float] = (1.0,)) -> Describe:
-    """The raw descriptor of a spec as a function of an image and frames."""
-    return lambda gray, frames: describe_frames(
-        gray, frames, spec, magnification=magnification, scales=tuple(scales)
-    )
 
 
 def fit_whitening(
@@ -330,12 +322,17 @@ def fit_share(
                 names.append(scene.name)
                 for size in dict.fromkeys(spec.patch_size for spec in specs if scene.views):
                     # The parts of the concatenation are the other two descriptors.
-                    concat = Spec(size, "concat")
-                    describe = raw_descriptors(concat, magnification, scales)
-                    X, matching = describe_scene(scene, describe)
+                    concat = Settings(
+                        patch_size=size,
+                        whitening=None,
+                        magnification=magnification,
+                        scales=tuple(scales),
+                    )
+                    X, matching = describe_scene(scene, concat.rows)
                     for spec in specs:
                         if spec.patch_size == size:
-                            statistics[spec].update(part(X, concat, spec.kernel), matching)
+                            rows = part(X, concat.spec, spec.kernel)
+                            statistics[spec].update(rows, matching)
         except NoScene:
             pass  # of which there is a warning
     return Share(tuple(names), statistics, tuple(str(own.message) for own in caught))

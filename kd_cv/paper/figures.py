@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kd_cv.descriptor.engine import describe_frames
 from kd_cv.descriptor.frames import MAGNIFICATION
 from kd_cv.descriptor.kernels import PHI, THETA, VonMises, X
 from kd_cv.descriptor.projection import Projection
@@ -59,8 +58,9 @@ from kd_cv.explain import (
 )
 from kd_cv.fit.matrices import scene_statistics
 from kd_cv.io.builtin import FIT_PHOTOS, TEST_PHOTOS
+from kd_cv.settings import Settings
 from kd_cv.whitening import registry as shipped
-from kd_cv.whitening.registry import DEFAULT_WEIGHTS, projection_for
+from kd_cv.whitening.registry import DEFAULT_WEIGHTS
 from kd_cv.whitening.whitening import Whitening
 
 DIM = 128
@@ -105,8 +105,14 @@ class Material:
     views: int = 5
     keypoints: int = 1500
 
+    def settings(self, kernel: str = "concat", variant: str | None = None) -> Settings:
+        """A kernel, whitened by a variant or raw."""
+        if variant is None:
+            return Settings(self.patch_size, kernel, whitening=None)
+        return Settings(self.patch_size, kernel, variant, self.whitening(kernel), DIM)
+
     def spec(self, kernel: str = "concat") -> Spec:
-        return Spec(self.patch_size, kernel)
+        return self.settings(kernel).spec
 
     def whitening(self, kernel: str = "concat") -> Whitening:
         """The matrices of a kernel."""
@@ -129,7 +135,7 @@ class Material:
         return tuple(found)
 
     def projection(self, variant: str, kernel: str = "concat") -> Projection:
-        projection = projection_for(self.spec(kernel), variant, self.whitening(kernel), DIM)
+        projection = self.settings(kernel, variant).projection
         assert projection is not None
         return projection
 
@@ -155,9 +161,7 @@ class Material:
     def _fitted(self) -> dict[str, Whitening]:
         scenes = builtin_scenes(FIT_PHOTOS, "easy", self.views, self.keypoints)
         return {
-            kernel: Whitening.fit(
-                scene_statistics(scenes, self.spec(kernel), magnification=MAGNIFICATION)
-            )
+            kernel: Whitening.fit(scene_statistics(scenes, self.settings(kernel)))
             for kernel in KERNELS
         }
 
@@ -184,14 +188,11 @@ class Material:
 
         The patches are turned by `turn` degrees and shifted by `shift` of their pixels first.
         """
-        projection = self.projection(variant, kernel) if variant else None
+        settings = self.settings(kernel, variant)
         rows = [
-            describe_frames(
+            settings.rows(
                 (pairs.image0, pairs.image1)[side],
                 moved_frames((pairs.frames0, pairs.frames1)[side], turn, shift / self.patch_size),
-                self.spec(kernel),
-                magnification=MAGNIFICATION,
-                projection=projection,
             )
             for pairs in self.pairs
         ]

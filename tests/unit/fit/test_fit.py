@@ -1,5 +1,6 @@
 """From scenes and photographs to matrices."""
 
+import dataclasses
 import json
 import warnings
 from pathlib import Path
@@ -16,9 +17,11 @@ from kd_cv.descriptor.spec import KERNELS, Spec
 from kd_cv.fit import matrices as fit
 from kd_cv.fit.matrices import describe_scene, fit_photos
 from kd_cv.io.datasets import Scene, View
+from kd_cv.settings import Settings
 from kd_cv.whitening.whitening import Statistics, load, save
 
-SPEC = Spec(32)
+SETTINGS = Settings(magnification=12.0)
+SPEC = SETTINGS.spec
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +59,7 @@ def test_statistics_of_scenes_are_those_of_their_descriptors(scene):
     told = []
     empty = Scene("nothing", ())
     found = fit.scene_statistics(
-        [scene, empty, scene], SPEC, magnification=12.0, progress=lambda s: told.append(s.name)
+        [scene, empty, scene], SETTINGS, progress=lambda s: told.append(s.name)
     )
     assert (found.count, found.pair_count) == (4 * n, 2 * n)
     assert np.allclose(found.C, expected.C, atol=1e-12)
@@ -64,9 +67,15 @@ def test_statistics_of_scenes_are_those_of_their_descriptors(scene):
     assert told == ["coins", "nothing", "coins"]
 
 
+def test_upright_frames_have_their_own_statistics(scene):
+    turned = fit.scene_statistics([scene], SETTINGS)
+    upright = fit.scene_statistics([scene], dataclasses.replace(SETTINGS, upright=True))
+    assert turned.count == upright.count and not np.allclose(turned.mean, upright.mean, atol=1e-4)
+
+
 def test_several_scales_are_pooled(scene):
-    one = fit.scene_statistics([scene], SPEC, magnification=12.0)
-    three = fit.scene_statistics([scene], SPEC, magnification=12.0, scales=(0.7, 1.0, 1.4))
+    one = fit.scene_statistics([scene], SETTINGS)
+    three = fit.scene_statistics([scene], dataclasses.replace(SETTINGS, scales=(0.7, 1.0, 1.4)))
     assert one.count == three.count and not np.allclose(one.mean, three.mean, atol=1e-4)
 
 
@@ -82,7 +91,7 @@ def test_parts_of_the_concatenation_are_the_other_descriptors(camera, keypoints,
 
 
 def test_fitted_matrices_say_how_they_were_made(scene):
-    statistics = fit.scene_statistics([scene, scene], SPEC, magnification=12.0)
+    statistics = fit.scene_statistics([scene, scene], SETTINGS)
     whitening = fit.fit_whitening(statistics, SPEC, {"fitted_on": "coins"})
     said = {"fitted_on": "coins", "patches": statistics.count, "pairs": statistics.pair_count}
     assert said.items() <= whitening.provenance.items()
