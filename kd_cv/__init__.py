@@ -6,6 +6,7 @@
 
 from typing import Any
 
+from kd_cv.detector.dog import DoG
 from kd_cv.feature2d import KDDescriptor
 from kd_cv.matching import MatchResult, match
 from kd_cv.patches import describe
@@ -13,6 +14,7 @@ from kd_cv.whitening import Whitening
 
 __version__ = "0.1.0"
 __all__ = [
+    "DoG",
     "KDDescriptor",
     "KDFeature",
     "KDModule",

@@ -1,7 +1,7 @@
 """One way from patches and from frames to descriptors: fused where Numba is there, else `core`."""
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from threading import Thread
 from types import ModuleType
@@ -114,15 +114,21 @@ def load_fused() -> ModuleType | None:
 
 
 def _in_chunks(count: int, work: Callable[[int, int], None]) -> None:
-    """work(a, b) over [0, count), on as many threads as OpenCV uses (cv2.setNumThreads)."""
+    """work(a, b) over [0, count), in parallel."""
     threads = max(1, cv2.getNumThreads())
     # Small jobs are shared out evenly; a multiple of 16 fills the blocks of the fused kernel.
     size = min(CHUNK, max(16, -(-count // (threads * 16)) * 16))
-    starts = iter(range(0, count, size))
+    in_parallel(range(0, count, size), lambda a: work(a, min(a + size, count)))
+
+
+def in_parallel(jobs: Sequence[int], work: Callable[[int], None]) -> None:
+    """work(job) for each job, on as many threads as OpenCV uses (cv2.setNumThreads)."""
+    threads = max(1, cv2.getNumThreads())
+    waiting = iter(jobs)
 
     def share() -> None:
-        for a in starts:  # each start goes to whoever comes first
-            work(a, min(a + size, count))
+        for job in waiting:  # each goes to whoever comes first
+            work(job)
 
     errors: list[BaseException] = []
 
@@ -133,7 +139,7 @@ def _in_chunks(count: int, work: Callable[[int, int], None]) -> None:
             errors.append(error)
 
     # The calling thread works too; threads of this call alone cost little and survive a fork.
-    helpers = [Thread(target=help_out) for _ in range(min(threads, -(-count // size)) - 1)]
+    helpers = [Thread(target=help_out) for _ in range(min(threads, len(jobs)) - 1)]
     started = []
     for helper in helpers:
         try:

@@ -40,7 +40,7 @@ _zero = np.float32(0.0)
 
 # Sums may be reordered and contracted (each row always in the same way); NaN and infinity keep
 # their meaning.
-_compile = njit(
+compiled = njit(
     nogil=True,
     fastmath={"reassoc", "contract", "nsz", "arcp"},
     error_model="numpy",
@@ -171,7 +171,7 @@ def describe(
             out[:] = normalised(signed_power(out, power))
 
 
-@_compile
+@compiled
 def spatial_sums(
     finest, coarser, levels, steps, scale, gain, taps, Phi, first, copies,
     at, fraction, corners, patch, middle, smooth, gradient, planes, stages, sums,
@@ -351,7 +351,7 @@ def spatial_sums(
                     sums[block, k * F + f + 1, lane] = value
 
 
-@_compile
+@compiled
 def recombine(sums, source, weight, part_ends, lanes, V):
     """Sparse recombination and unit norm of each part, down the lanes; adds to V.
 
@@ -383,7 +383,7 @@ def recombine(sums, source, weight, part_ends, lanes, V):
             begin = part_ends[part]
 
 
-@_compile
+@compiled
 def finish(V, A, shift, norm, Y, out):
     """Step 3: unit norm, then A^T (V - mu) and unit norm again, into out (N, d).
 

@@ -1,1 +1,1 @@
-"""Keypoints: the strongest of a list, and those of several detectors as frames."""
+"""Keypoints: a scale space, its extrema, their places, their angles. Imports only `descriptor`."""

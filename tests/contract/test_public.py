@@ -9,6 +9,7 @@ import pytest
 import kd_cv
 
 PUBLIC = [
+    "DoG",
     "KDDescriptor",
     "KDFeature",
     "KDModule",

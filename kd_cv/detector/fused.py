@@ -1,0 +1,200 @@
+"""`core` for the CPU, compiled by Numba: the scan for candidates, and their fit.
+
+The scan reduces the six neighbours of every pixel by comparisons that the compiler vectorises, and
+looks again only where one of eight pixels passed. The fit runs down `LANES` candidates at once.
+Both give the same numbers whatever thread runs them, and whatever else the image holds.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kd_cv.descriptor.fused import LANES, compiled
+from kd_cv.detector.scale_space import (
+    CANDIDATE,
+    FARTHEST,
+    IN_SCALE,
+    IN_SPACE,
+    REACH,
+    STEPS,
+    Array,
+    ScaleSpace,
+)
+
+Array32 = NDArray[np.float32]
+
+_in_space = IN_SPACE.astype(np.float32)
+_in_scale = IN_SCALE.astype(np.float32)
+_farthest = np.float32(FARTHEST)
+_zero = np.float32(0.0)
+_half = np.float32(0.5)
+_one = np.float32(1.0)
+_tenth = np.float32(0.1)
+SIDE = 2 * REACH + 1
+
+
+def extrema(D: Array32, top: int, bottom: int, space: ScaleSpace) -> Array:
+    """Extrema (N, 4) of D (n + 2, rows, W) in rows top..bottom: x, y, layer, value of D."""
+    width, weakest = D.shape[2], np.float32(CANDIDATE * space.threshold)
+    hits = np.zeros(-(-width // 8) * 8, np.uint8)
+    found = np.empty((max(64, (bottom - top) * width // 32), 3), np.int32)
+    count = scan(D, top, bottom, weakest, hits, hits.view(np.uint64), found)
+    if count > len(found):
+        found = np.empty((count, 3), np.int32)
+        scan(D, top, bottom, weakest, hits, hits.view(np.uint64), found)
+    rows = np.empty((count, 4))
+    cubes = np.empty((3 * SIDE * SIDE, LANES), np.float32)
+    scratch = np.empty((3 + 2 * 3 * SIDE + 9 + 3 * 3 * SIDE + 3 * 6 + 11, LANES), np.float32)
+    limits = np.float32(space.threshold), np.float32(space.roundness)
+    kept = fit(D, found[:count], _in_space, _in_scale, *limits, cubes, scratch, rows)
+    return rows[:kept]
+
+
+@compiled
+def scan(D, top, bottom, threshold, hits, words, found):
+    """`core.candidates` in rows top..bottom: their layer, y and x into found; how many there are.
+
+    hits (W rounded up to 8,) is scratch, words the same memory, eight pixels at a time.
+    """
+    layers, _, width = D.shape
+    count, inner = 0, width - 2 * REACH
+    for layer in range(1, layers - 1):
+        for y in range(top, bottom):
+            c = D[layer, y, REACH : width - REACH]
+            left, right = D[layer, y, REACH - 1 :], D[layer, y, REACH + 1 :]
+            up, down = D[layer, y - 1, REACH:], D[layer, y + 1, REACH:]
+            fine, coarse = D[layer - 1, y, REACH:], D[layer + 1, y, REACH:]
+            for x in range(inner):
+                v = c[x]
+                before = max(max(left[x], up[x]), fine[x])
+                after = max(max(right[x], down[x]), coarse[x])
+                peak = (v > threshold) & (v >= before) & (v > after)
+                before = min(min(left[x], up[x]), fine[x])
+                after = min(min(right[x], down[x]), coarse[x])
+                hits[x] = peak | ((v < -threshold) & (v <= before) & (v < after))
+            for w in range(words.shape[0]):
+                if words[w] != 0:
+                    for x in range(8 * w, 8 * w + 8):
+                        if hits[x] != 0:
+                            if count < found.shape[0]:
+                                found[count, 0] = layer
+                                found[count, 1] = y
+                                found[count, 2] = REACH + x
+                            count += 1
+    return count
+
+
+@compiled
+def fit(D, found, in_space, in_scale, contrast, roundness, cubes, scratch, rows):
+    """`core.fitted` of the candidates: x, y, layer and D of those that are extrema; their number.
+
+    Scratch: cubes (75, LANES) of D around LANES candidates, and scratch for all else.
+    """
+    t = scratch[:3]
+    in_x = scratch[3 : 3 + 3 * SIDE]  # derivative, sample
+    in_y = scratch[3 + 3 * SIDE : 3 + 6 * SIDE]
+    in_l = scratch[3 + 6 * SIDE : 12 + 6 * SIDE]
+    lines = scratch[12 + 6 * SIDE : 12 + 15 * SIDE]  # derivative in x; scale, y
+    planes = scratch[12 + 15 * SIDE : 30 + 15 * SIDE]  # (y, x) derivatives 00 01 02 10 11 20; scale
+    J = scratch[30 + 15 * SIDE : 40 + 15 * SIDE]
+    far = scratch[40 + 15 * SIDE]
+    kept, lines_of = 0, 3 * SIDE
+    for start in range(0, found.shape[0], LANES):
+        for n in range(LANES):
+            k = min(start + n, found.shape[0] - 1)
+            layer, y, x = found[k, 0], found[k, 1], found[k, 2]
+            for i in range(3):
+                for j in range(SIDE):
+                    for q in range(SIDE):
+                        cubes[(i * SIDE + j) * SIDE + q, n] = D[
+                            layer - 1 + i, y - REACH + j, x - REACH + q
+                        ]
+            t[0, n] = t[1, n] = t[2, n] = _zero
+        for step in range(STEPS + 1):
+            for d in range(3):
+                for s in range(SIDE):
+                    for n in range(LANES):
+                        u, v = in_space[d, SIDE - 1, s], in_space[d, SIDE - 1, s]
+                        for p in range(SIDE - 2, -1, -1):
+                            u = u * t[0, n] + in_space[d, p, s]
+                            v = v * t[1, n] + in_space[d, p, s]
+                        in_x[d * SIDE + s, n] = u
+                        in_y[d * SIDE + s, n] = v
+                for s in range(3):
+                    for n in range(LANES):
+                        in_l[3 * d + s, n] = (in_scale[d, 2, s] * t[2, n] + in_scale[d, 1, s]) * t[
+                            2, n
+                        ] + in_scale[d, 0, s]
+            for d in range(3):
+                for line in range(lines_of):
+                    for n in range(LANES):
+                        total = _zero
+                        for s in range(SIDE):
+                            total += cubes[line * SIDE + s, n] * in_x[d * SIDE + s, n]
+                        lines[d * lines_of + line, n] = total
+            pair = 0
+            for dy in range(3):
+                for dx in range(3 - dy):
+                    for i in range(3):
+                        for n in range(LANES):
+                            total = _zero
+                            for s in range(SIDE):
+                                total += (
+                                    lines[dx * lines_of + i * SIDE + s, n] * in_y[dy * SIDE + s, n]
+                                )
+                            planes[3 * pair + i, n] = total
+                    pair += 1
+            # J: value, x, xx, y, xy, yy; then l, xl, yl, ll
+            for pair in range(6):
+                for n in range(LANES):
+                    J[pair, n] = (
+                        planes[3 * pair, n] * in_l[0, n]
+                        + planes[3 * pair + 1, n] * in_l[1, n]
+                        + planes[3 * pair + 2, n] * in_l[2, n]
+                    )
+            for n in range(LANES):
+                for i, pair in enumerate((0, 1, 3)):
+                    J[6 + i, n] = (
+                        planes[3 * pair, n] * in_l[3, n]
+                        + planes[3 * pair + 1, n] * in_l[4, n]
+                        + planes[3 * pair + 2, n] * in_l[5, n]
+                    )
+                J[9, n] = (
+                    planes[0, n] * in_l[6, n]
+                    + planes[1, n] * in_l[7, n]
+                    + planes[2, n] * in_l[8, n]
+                )
+            if step == STEPS:
+                break
+            for n in range(LANES):
+                gx, gy, gl = J[1, n], J[3, n], J[6, n]
+                xx, yy, ll, xy, xl, yl = J[2, n], J[5, n], J[9, n], J[4, n], J[7, n], J[8, n]
+                a, b, c = yy * ll - yl * yl, xl * yl - xy * ll, xy * yl - xl * yy
+                e, f, g = xx * ll - xl * xl, xy * xl - xx * yl, xx * yy - xy * xy
+                determinant = xx * a + xy * b + xl * c
+                over = -_one / (determinant if determinant != _zero else _one)
+                move_x = (a * gx + b * gy + c * gl) * over
+                move_y = (b * gx + e * gy + f * gl) * over
+                move_l = (c * gx + f * gy + g * gl) * over
+                far[n] = abs(move_x) + abs(move_y) + abs(move_l)
+                t[0, n] = min(max(t[0, n] + min(max(move_x, -_half), _half), -_one), _one)
+                t[1, n] = min(max(t[1, n] + min(max(move_y, -_half), _half), -_one), _one)
+                t[2, n] = min(max(t[2, n] + min(max(move_l, -_half), _half), -_one), _one)
+        for n in range(min(LANES, found.shape[0] - start)):
+            value, trace = J[0, n], J[2, n] + J[5, n]
+            area = J[2, n] * J[5, n] - J[4, n] * J[4, n]
+            near = max(max(abs(t[0, n]), abs(t[1, n])), abs(t[2, n])) <= _farthest
+            if (
+                near
+                and far[n] <= _tenth
+                and abs(value) >= contrast
+                and area > _zero
+                and trace * trace < roundness * area
+                and value * trace < _zero
+                and value * J[9, n] < _zero
+            ):
+                rows[kept, 0] = found[start + n, 2] + np.float64(t[0, n])
+                rows[kept, 1] = found[start + n, 1] + np.float64(t[1, n])
+                rows[kept, 2] = found[start + n, 0] + np.float64(t[2, n])
+                rows[kept, 3] = value
+                kept += 1
+    return kept

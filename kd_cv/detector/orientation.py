@@ -1,0 +1,94 @@
+"""The angles of keypoints, in the terms of the descriptor.
+
+Around a keypoint the gradients have angles theta and weights w = sqrt(m), and g is a Gaussian.
+With psi the feature map of the descriptor's angle kernel k,
+
+    V = sum of g w psi(theta),    f(alpha) = psi(alpha) . V = sum of g w k(theta - alpha)
+
+is how much gradient points along alpha. f is a trigonometric polynomial of degree 3, and V is what
+`describe_frames` makes with one spatial function, g, in place of 64. The angles of the keypoint are
+the maxima of f.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kd_cv.descriptor.engine import describe_frames
+from kd_cv.descriptor.frames import Frames
+from kd_cv.descriptor.kernels import THETA
+from kd_cv.descriptor.spec import PLANES, Constants, Spec
+
+#: Side of the patch in keypoint sizes, and deviation of g in sigmas: Lowe's.
+WINDOW, DEVIATION = 4.5, 1.5
+#: A maximum counts if it reaches this share of the highest.
+SECOND = 0.8
+#: f is looked at every 10 degrees, and a parabola laid through a maximum and its neighbours.
+ANGLES = 36
+DEGREES = 360.0 / ANGLES
+
+
+@dataclass(frozen=True)
+class Orientation(Spec):
+    """V of a patch of P x P samples, as a raw descriptor of seven dimensions."""
+
+    patch_size: int = 16
+
+    @property
+    def parts(self) -> tuple[slice, ...]:
+        return (slice(0, PLANES),)
+
+    @property
+    def constants(self) -> Constants:
+        return _constants(self)
+
+
+@lru_cache(maxsize=4)
+def _constants(spec: Orientation) -> Constants:
+    P, of_patch = spec.patch_size, Spec(spec.patch_size).constants
+    u = (np.arange(P) - (P - 1) / 2) * 2 * WINDOW / P  # in sigmas
+    g = np.exp(-(u[:, None] ** 2 + u**2) / (2 * DEVIATION**2))
+    T = np.diag(THETA.psi_weights)[:, None]
+    parts = np.ones((PLANES, 1))
+    return Constants(spec, of_patch.smooth, of_patch.diff, g.reshape(-1, 1), T, parts)
+
+
+@lru_cache(maxsize=1)
+def psi_of_angles() -> NDArray[np.float32]:
+    """psi(alpha) at `ANGLES` angles: (7, ANGLES).
+
+    theta points from bright to dark, the angle of a keypoint from dark to bright, as cv2.SIFT's.
+    """
+    alpha = np.deg2rad(DEGREES * np.arange(ANGLES)) + np.pi
+    return THETA.psi(alpha).T.astype(np.float32)
+
+
+def maxima(V, psi):  # type: ignore[no-untyped-def]
+    """Maxima of f for V (N, 7): which of the `ANGLES` angles, and how many steps beside them.
+
+    Both (N, ANGLES), for NumPy arrays and torch tensors alike; psi is `psi_of_angles`.
+    """
+    f = V @ psi
+    turn = list(range(ANGLES))
+    left, right = f[:, turn[-1:] + turn[:-1]], f[:, turn[1:] + turn[:1]]
+    # As high as all others, times what a second one must reach.
+    high = (f[:, :, None] >= SECOND * f[:, None, :]).all(2)
+    bend = left - 2 * f + right
+    peak = (f > left) & (f >= right) & (f > 0) & high
+    return peak, 0.5 * (left - right) / (bend + (bend == 0))
+
+
+def oriented(gray: NDArray[np.generic], frames: Frames) -> tuple[NDArray[np.int64], Frames]:
+    """Frames (N, 4) turned to their angles, (M, 4), and which of the N each is, (M,).
+
+    A frame has one angle or more; 0 where there is no gradient.
+    """
+    V = describe_frames(gray, frames, Orientation(), magnification=WINDOW)
+    peak, beside = maxima(V, psi_of_angles())
+    peak[~peak.any(axis=1), 0] = True
+    index, step = np.nonzero(peak)
+    turned = frames[index]
+    turned[:, 3] = (step + beside[index, step]) * DEGREES % 360.0
+    return index, turned

@@ -1,0 +1,265 @@
+"""`DoG`: what it takes and gives, as a detector of OpenCV, and what happens at the edges."""
+
+import copy
+import pickle
+
+import cv2
+import numpy as np
+import pytest
+
+import kd_cv
+from kd_cv import DoG
+from kd_cv.descriptor.engine import load_fused
+from kd_cv.descriptor.frames import from_keypoints
+
+
+def rows(keypoints):
+    return [(k.pt, k.size, k.angle, k.response, k.octave, k.class_id) for k in keypoints]
+
+
+def test_keypoints_are_those_of_opencv(camera):
+    keypoints = DoG().detect(camera, None)
+    assert isinstance(keypoints, tuple) and len(keypoints) > 300
+    assert all(type(keypoint) is cv2.KeyPoint for keypoint in keypoints)
+    responses = [keypoint.response for keypoint in keypoints]
+    assert responses == sorted(responses, reverse=True)
+    frames = from_keypoints(keypoints)
+    assert (frames[:, 2] > 1.5).all() and (frames[:, 3] >= 0).all() and (frames[:, 3] < 360).all()
+    assert {keypoint.class_id for keypoint in keypoints} == {-1}
+    detected = DoG().detect_frames(camera)
+    np.testing.assert_allclose(detected.frames, frames, rtol=1e-6, atol=1e-4)
+    np.testing.assert_allclose(detected.responses, responses, rtol=1e-6)
+
+
+def test_sift_describes_them_at_their_own_scale(camera):
+    # cv2.SIFT takes the blur from the octave; it packs its own as `sift_octave` does.
+    sift = cv2.SIFT_create()
+    own = sift.detect(camera, None)
+    packed = kd_cv.detector.dog.sift_octave(from_keypoints(own))
+    assert packed.tolist() == [keypoint.octave for keypoint in own]
+    ours = DoG(300).detect(camera)
+    _, described = sift.compute(camera, ours)
+    assert described.shape == (300, 128) and described.any(axis=1).all()
+
+
+def test_about_as_many_as_sift_and_the_strongest_of_them(photographs):
+    ratios = []
+    for gray in photographs.values():
+        every = DoG().detect_frames(gray)
+        ratios.append(len(every.frames) / len(cv2.SIFT_create().detect(gray, None)))
+        some = DoG(100, contrastThreshold=0.04).detect_frames(gray)
+        np.testing.assert_array_equal(some.frames, every.frames[:100])
+    assert 0.6 < np.median(ratios) < 1.7
+
+
+def test_a_number_of_keypoints_is_reached_where_the_default_contrast_has_fewer(photographs):
+    gray = photographs["rocket"]
+    found = len(DoG().detect(gray))
+    wanted = found + 50
+    assert len(DoG(wanted).detect(gray)) == wanted
+    assert len(DoG(wanted, contrastThreshold=0.04).detect(gray)) == found
+
+
+def test_types_of_images_agree(camera, bgr):
+    gray = cv2.cvtColor(bgr, cv2.COLOR_BGR2GRAY)
+    expected = rows(DoG(200).detect(gray))
+    assert rows(DoG(200).detect(bgr)) == expected
+    assert rows(DoG(200).detect(gray[..., None])) == expected
+    assert rows(DoG(200).detect(cv2.UMat(gray))) == expected
+    frames = from_keypoints(DoG(200).detect(gray))
+    for image in (np.uint16(gray) * 257, np.float32(gray), np.float64(gray) / 255):
+        other = from_keypoints(DoG(200).detect(image))
+        assert (np.abs(other[:, :3] - frames[:, :3]).max(1) < 0.02).mean() > 0.97
+
+
+def test_a_dark_image_and_one_of_12_bits_have_as_many_keypoints(photographs):
+    gray = photographs["coffee"]
+    expected = len(DoG().detect(gray))
+    dark = np.uint8(np.rint(gray * (12 / 255)))
+    assert dark.max() <= 12
+    assert len(DoG().detect(dark)) > 0.7 * expected
+    assert len(DoG(1000).detect(dark)) == 1000
+    twelve = np.uint16(np.rint(gray * (4095 / 255)))
+    assert len(DoG().detect(twelve)) == pytest.approx(expected, rel=0.02)
+
+
+def test_16_bits_are_not_rounded_to_8(camera):
+    smooth = cv2.GaussianBlur(np.float32(camera), (0, 0), 3) / 255
+    faint = np.uint16(30000 + 300 * smooth)  # one step of 8 bits
+    assert np.ptp(faint >> 8) <= 2
+    assert len(DoG(100).detect(faint)) > 50
+
+
+@pytest.mark.parametrize("value", [0, 7, 128, 255])
+def test_a_flat_image_has_none(value):
+    assert DoG(100).detect(np.full((200, 300), value, np.uint8)) == ()
+    assert DoG(100).detect(np.full((200, 300), value / 255, np.float32)) == ()
+    assert DoG(100, contrastThreshold=0.0).detect(np.full((99, 64), value, np.uint8)) == ()
+
+
+@pytest.mark.parametrize("shape", [(0, 0), (1, 1), (1, 500), (500, 1), (3, 3), (15, 400)])
+def test_an_image_of_less_than_16_pixels_a_side_has_none(shape):
+    noise = np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
+    assert DoG().detect(noise) == ()
+
+
+def test_the_smallest_image_with_a_keypoint():
+    image = np.zeros((16, 16), np.uint8)
+    image[7:10, 6:9] = 255
+    (strongest, *_) = DoG().detect(image)
+    assert np.hypot(strongest.pt[0] - 7, strongest.pt[1] - 8) < 0.2
+
+
+def test_no_image_and_images_that_are_none():
+    assert DoG().detect(None) == ()
+    for image in (np.full((50, 50), np.nan, np.float32), np.full((50, 50), np.inf)):
+        with pytest.raises(ValueError, match="NaN"):
+            DoG().detect(image)
+    with pytest.raises(TypeError, match="array"):
+        DoG().detect("photo.jpg")
+    with pytest.raises(TypeError, match="uint8, uint16 or float"):
+        DoG().detect(np.zeros((50, 50), np.int64))
+
+
+def test_a_mask_says_where_and_changes_nothing_else(camera):
+    mask = np.zeros_like(camera)
+    mask[:, 200:] = 255
+    every = rows(DoG().detect(camera))
+    inside = [row for row in every if round(row[0][0]) >= 200]
+    assert rows(DoG().detect(camera, mask)) == inside
+    assert len(inside) not in (0, len(every))
+    other = mask.copy()
+    other[:100] = 0
+    below = [row for row in inside if round(row[0][1]) >= 100]
+    assert rows(DoG().detect(camera, other)) == below
+    # the strongest of those in the mask, not those in the mask of the strongest
+    assert rows(DoG(50, contrastThreshold=0.04).detect(camera, mask)) == inside[:50]
+    assert DoG().detect(camera, np.zeros_like(camera)) == ()
+    assert rows(DoG().detect(camera, cv2.UMat(mask))) == inside
+
+
+def test_wrong_masks(camera):
+    with pytest.raises(ValueError, match="shape of its image"):
+        DoG().detect(camera, np.ones((10, 10), np.uint8))
+    with pytest.raises(TypeError, match="uint8"):
+        DoG().detect(camera, np.ones(camera.shape, bool))
+    with pytest.raises(TypeError, match="uint8"):
+        DoG().detect(camera, "mask")
+
+
+def test_lists_of_images_and_masks(camera, bgr):
+    mask = np.zeros_like(camera)
+    mask[:200] = 1
+    first, second = DoG(50).detect([camera, bgr], [mask, None])
+    assert rows(first) == rows(DoG(50).detect(camera, mask))
+    assert rows(second) == rows(DoG(50).detect(bgr))
+    assert len(DoG(50).detect((camera,))) == 1
+    with pytest.raises(ValueError, match="2 images need as many masks, got 1"):
+        DoG().detect([camera, bgr], [mask])
+
+
+def test_settings_are_those_of_sift():
+    dog, sift = DoG(7, 3, 0.02, 12, 1.7), cv2.SIFT_create(7, 3, 0.02, 12, 1.7)
+    for name in ("NFeatures", "NOctaveLayers", "ContrastThreshold", "EdgeThreshold", "Sigma"):
+        assert getattr(dog, f"get{name}")() == getattr(sift, f"get{name}")()
+        getattr(dog, f"set{name}")(5)
+        assert getattr(dog, f"get{name}")() == 5
+    assert DoG().getContrastThreshold() == sift.create().getContrastThreshold() == 0.04
+    assert DoG(10).getContrastThreshold() == 0.01
+    assert repr(dog) == (
+        "DoG(nfeatures=5, nOctaveLayers=5, contrastThreshold=5.0, edgeThreshold=5.0, sigma=5.0)"
+    )
+    assert repr(DoG.create(5)) == "DoG(nfeatures=5)" and repr(DoG()) == "DoG()"
+    assert isinstance(dog, cv2.Feature2D) and dog.empty() and dog.clear() is None
+    assert dog.getDefaultName() == "Feature2D.DoG"
+
+
+@pytest.mark.parametrize(
+    "wrong, message",
+    [
+        ({"nfeatures": -1}, "nfeatures must be from 0"),
+        ({"nfeatures": 2.5}, "nfeatures must be an int"),
+        ({"nfeatures": "10"}, "nfeatures must be an int"),
+        ({"nfeatures": True}, "nfeatures must be an int"),
+        ({"nOctaveLayers": 0}, "nOctaveLayers must be from 1 to 16"),
+        ({"contrastThreshold": -0.1}, "contrastThreshold must be from 0"),
+        ({"contrastThreshold": np.nan}, "contrastThreshold must be from 0"),
+        ({"edgeThreshold": 0.5}, "edgeThreshold must be from 1"),
+        ({"sigma": 0.1}, "sigma must be from 1 to 16"),
+        ({"sigma": "wide"}, "sigma must be a number"),
+    ],
+)
+def test_wrong_settings(wrong, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        DoG(**wrong)
+    dog = DoG(5)
+    for name, value in wrong.items():
+        setter = {"nfeatures": "NFeatures", "nOctaveLayers": "NOctaveLayers"}
+        with pytest.raises((ValueError, TypeError), match=message):
+            getattr(dog, "set" + setter.get(name, name[0].upper() + name[1:]))(value)
+    assert dog == DoG(5)
+
+
+def test_copies_and_pickles_find_the_same(camera):
+    dog = DoG(50, edgeThreshold=12)
+    for other in (pickle.loads(pickle.dumps(dog)), copy.copy(dog), copy.deepcopy(dog)):
+        assert type(other) is DoG and other == dog and hash(other) == hash(dog)
+        assert rows(other.detect(camera)) == rows(dog.detect(camera))
+    assert dog != DoG(51) and dog != "dog"
+
+
+@pytest.mark.parametrize("suffix", [".yml", ".xml", ".json", ".yml.gz"])
+@pytest.mark.parametrize("dog", [DoG(), DoG(123, 5, 0.025, 7.5, 2.25)])
+def test_settings_in_files(tmp_path, dog, suffix):
+    path = tmp_path / f"dog{suffix}"
+    dog.write(path)
+    other = DoG(9)
+    other.read(path)
+    assert other == dog
+    dog.save(path)
+    storage = cv2.FileStorage(str(path), cv2.FILE_STORAGE_READ)
+    other = DoG(9)
+    other.read(storage.getNode("feature2d"))
+    assert other == dog
+
+
+def test_a_file_of_wrong_settings_changes_nothing(tmp_path):
+    dog = DoG(9)
+    path = tmp_path / "settings.yml"
+    dog.write(path)
+    good = path.read_text()
+    for text, message in (
+        (good.replace("sigma: 1.8", "sigma: 99."), "sigma must be"),
+        (good.replace("nfeatures: 9", "nfeatures: 9.5"), "nfeatures must be"),
+        (good.replace("nOctaveLayers: 3", "nOctaveLayers: .Nan"), "nOctaveLayers must be"),
+        (good.replace("Feature2D.DoG", "Feature2D.SIFT"), "no settings of Feature2D.DoG"),
+        ("[" * 9000, "not YAML"),
+    ):
+        path.write_text(text)
+        with pytest.raises((ValueError, TypeError), match=message):
+            dog.read(path)
+        assert dog == DoG(9)
+    with pytest.raises(OSError, match="cannot read"):
+        dog.read(tmp_path / "none.yml")
+
+
+def test_without_numba_the_keypoints_are_the_same(camera, monkeypatch):
+    expected = DoG(300).detect_frames(camera).frames
+    monkeypatch.setattr(kd_cv.detector.engine, "load_fused_extrema", lambda: None)
+    monkeypatch.setattr(kd_cv.descriptor.engine, "load_fused", lambda: None)
+    frames = DoG(300).detect_frames(camera).frames
+    assert (np.abs(frames - expected).max(1) < 0.01).mean() > 0.99
+    assert load_fused() is not None
+
+
+@pytest.mark.slow
+def test_400_megapixels_in_bounded_memory():
+    resource = pytest.importorskip("resource")
+    rng = np.random.default_rng(0)
+    tile = cv2.resize(rng.integers(0, 256, (125, 125), dtype=np.uint8), (2000, 2000))
+    image = np.tile(tile, (10, 10))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    frames, _ = DoG(1000).detect_frames(image)
+    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
+    assert len(frames) == 1000
+    assert grown < 3 * image.nbytes  # the next octave as float, a quarter of the pixels, and strips

@@ -1,0 +1,133 @@
+"""The scale space, its extrema and their fit, against closed forms and against each other."""
+
+import cv2
+import numpy as np
+import pytest
+from scipy.ndimage import gaussian_filter
+
+from kd_cv.detector import engine
+from kd_cv.detector.engine import detect_frames, extrema, gain_of
+from kd_cv.detector.scale_space import (
+    CAMERA_BLUR,
+    IN_SCALE,
+    IN_SPACE,
+    ScaleSpace,
+    derivatives,
+    gaussian,
+)
+
+
+def blob(x, y, s, shape=(96, 128), sign=1.0):
+    v, u = np.mgrid[: shape[0], : shape[1]]
+    return np.float32(0.5 + sign * 0.4 * np.exp(-((u - x) ** 2 + (v - y) ** 2) / (2 * s * s)))
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+@pytest.mark.parametrize("s", [1.5, 2.2, 3.1, 4.7, 6.3])
+def test_a_blob_is_found_where_it_is_and_as_large_as_it_is(s, sign):
+    # A blob of variance s^2 blurred to s^2 + sigma^2 has the height s^2 / (s^2 + sigma^2); between
+    # sigma and k sigma the difference is largest at sigma^2 = s^2 / k. What the image is taken to
+    # be blurred by already counts as part of sigma.
+    x, y = 61.37, 44.81
+    found = extrema(blob(x, y, s, sign=sign), ScaleSpace())
+    strongest = found[found[:, 3].argmax()]
+    assert np.abs(strongest[:2] - [x, y]).max() < 0.05
+    k = 2 ** (1 / 3)
+    assert strongest[2] == pytest.approx(np.sqrt((s**2 - CAMERA_BLUR**2) / k), rel=0.03)
+
+
+def test_levels_are_the_image_blurred_by_their_sigmas(camera):
+    space = ScaleSpace(sigma=1.1)
+    following = np.empty((256, 256), np.float32)
+    D, top = engine._differences(camera, space, 1 / 255, 128, 256, following)
+    image = camera / 255.0
+    levels = [
+        gaussian_filter(image, np.sqrt(s**2 - CAMERA_BLUR**2), mode="mirror", truncate=6)
+        for s in space.sigmas
+    ]
+    for i, difference in enumerate(D):
+        expected = (levels[i + 1] - levels[i])[top : top + D.shape[1]]
+        assert np.abs(difference - expected).max() < 2e-3
+    assert np.abs(following[64:128] - levels[3][128:256:2, ::2]).max() < 2e-3
+
+
+def test_polynomials_go_through_their_samples_and_have_their_derivatives():
+    for table, reach in ((IN_SPACE, 2), (IN_SCALE, 1)):
+        nodes = np.arange(-reach, reach + 1)
+        powers = nodes[:, None] ** np.arange(2 * reach + 1)
+        np.testing.assert_allclose(powers @ table[0], np.eye(2 * reach + 1), atol=1e-12)
+        coefficients = np.random.default_rng(0).normal(size=2 * reach + 1)
+        polynomial = np.polynomial.Polynomial(coefficients)
+        t = 0.3
+        for order in range(3):
+            weights = t ** np.arange(2 * reach + 1) @ table[order]
+            wanted = polynomial.deriv(order)(t) if order else polynomial(t)
+            assert weights @ polynomial(nodes) == pytest.approx(wanted)
+    assert derivatives(2).shape == (3, 5, 5)
+    assert gaussian(1.7).sum() == pytest.approx(1)
+
+
+def same(first, second, frames=False):
+    """Share of the first rows that have one of the second at 0.01 px, 1 % and 1 degree."""
+    near = np.abs(first[:, None, :2] - second[:, :2]).max(2) < 0.01
+    near &= np.abs(np.log(first[:, None, 2] / second[:, 2])) < 0.01
+    if frames:
+        near &= np.abs((first[:, None, 3] - second[:, 3] + 180) % 360 - 180) < 1
+    return near.any(1).mean()
+
+
+@pytest.mark.parametrize("name", ["camera", "brick", "rocket"])
+def test_the_reference_and_the_compiled_path_find_the_same(photographs, monkeypatch, name):
+    gray = photographs[name]
+    for space in (ScaleSpace(contrast=0.01), ScaleSpace(1.1, 4, 0.03, 20.0)):
+        fast = detect_frames(gray, space)
+        with monkeypatch.context() as without:
+            without.setattr(engine, "load_fused_extrema", lambda: None)
+            slow = detect_frames(gray, space)
+        assert len(fast.frames) > 100
+        assert abs(len(fast.frames) - len(slow.frames)) <= 0.005 * len(slow.frames)
+        assert same(fast.frames, slow.frames, frames=True) > 0.995
+        assert same(slow.frames, fast.frames, frames=True) > 0.995
+
+
+def test_keypoints_are_bit_identical_for_any_number_of_threads(photographs):
+    gray = cv2.resize(photographs["brick"], (700, 600))
+    threads = cv2.getNumThreads()
+    try:
+        results = []
+        for count in (1, 2, 3, 5):
+            cv2.setNumThreads(count)
+            results.append(detect_frames(gray, ScaleSpace(contrast=0.01), count=1500))
+            assert cv2.getNumThreads() == count
+    finally:
+        cv2.setNumThreads(threads)
+    for result in results[1:]:
+        np.testing.assert_array_equal(result.frames, results[0].frames)
+        np.testing.assert_array_equal(result.responses, results[0].responses)
+
+
+def test_strips_leave_no_seam(camera, monkeypatch):
+    whole = extrema(camera, ScaleSpace(contrast=0.01))
+    monkeypatch.setattr(engine, "STRIP", 1 << 20)
+    assert same(extrema(camera, ScaleSpace(contrast=0.01)), whole) > 0.999
+    monkeypatch.setattr(engine, "STRIP", 16)
+    striped = extrema(camera, ScaleSpace(contrast=0.01))
+    assert same(whole, striped) > 0.999 and same(striped, whole) > 0.999
+
+
+def test_the_gain_follows_the_deviation_and_not_the_type(camera):
+    gain = gain_of(camera)
+    assert gain * camera.std() == pytest.approx(0.2)
+    assert gain_of(np.float32(camera) / 255) == pytest.approx(255 * gain, rel=1e-5)
+    assert gain_of(np.full((20, 20), 7, np.uint8)) * 1e-4 * 7 == pytest.approx(0.2)
+    assert gain_of(np.zeros((20, 20), np.float32)) == 0
+    assert gain_of(np.zeros((0, 0), np.uint8)) == 0
+
+
+def test_hardly_an_extremum_is_given_twice(photographs):
+    # Two candidates may lead to one; between cells and between octaves it can still count twice.
+    for gray in photographs.values():
+        found = extrema(gray, ScaleSpace(contrast=0.01))
+        near = np.abs(found[:, None, :2] - found[:, :2]).max(2) < 0.05
+        near &= np.abs(np.log2(found[:, None, 2] / found[:, 2])) < 0.05
+        assert near.sum() - len(found) <= 0.015 * len(found)
