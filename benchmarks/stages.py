@@ -19,7 +19,7 @@ from benchmarks.measure import Row, Spread, Times, Work, take_turns, threads
 from benchmarks.report import Say
 from kd_cv.descriptor import fused
 from kd_cv.descriptor.engine import CHUNK
-from kd_cv.descriptor.frames import Frames, from_keypoints
+from kd_cv.descriptor.frames import Frames, from_keypoints, squares_of
 from kd_cv.descriptor.sampling import pyramid_for, sampling_steps
 from kd_cv.descriptor.spec import PLANES, Spec
 from kd_cv.feature2d import KDDescriptor, copy_keypoints
@@ -71,7 +71,11 @@ def _stage_rows(material: Material, config: Config, P: int, rate: float) -> Iter
     run, steps = truncated(material.image, frames, kd)
     works: dict[str, Work] = {
         "keypoints": lambda: from_keypoints(copy_keypoints(keypoints)),
-        "steps": lambda: sampling_steps(frames, material.image.shape, P, kd.settings.magnification),
+        "steps": lambda: sampling_steps(
+            squares_of(frames, material.image.shape, kd.settings.magnification),
+            material.image.shape,
+            P,
+        ),
         "pyramid": lambda: pyramid_for(material.image, steps),
         **{stage: partial(run, 1 + i) for i, stage in enumerate(fused.STAGES)},
         "compute": lambda: kd.compute(material.image, keypoints),
@@ -108,7 +112,8 @@ def truncated(
 ) -> tuple[Callable[[int], NDArray[np.float32]], NDArray[np.float64]]:
     """A function that describes frames of an image by the first few stages, and the steps."""
     spec = kd.spec
-    steps = sampling_steps(frames, image.shape, spec.patch_size, kd.settings.magnification)
+    squares = squares_of(frames, image.shape, kd.settings.magnification)
+    steps = sampling_steps(squares, image.shape, spec.patch_size)
     pyramid = pyramid_for(image, steps)
     plan, whitening = fused.plan(spec), fused.padded(kd.projection, spec)
     out = np.zeros((len(frames), kd.descriptorSize()), np.float32)

@@ -10,10 +10,17 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from kd_cv.descriptor.engine import describe_frames, describe_patches
-from kd_cv.descriptor.frames import MAGNIFICATION, Frames, as_magnification, upright_frames
+from kd_cv.descriptor.engine import Describer
+from kd_cv.descriptor.frames import (
+    MAGNIFICATION,
+    Frames,
+    Squares,
+    as_magnification,
+    squares_of,
+    upright_frames,
+)
 from kd_cv.descriptor.projection import Projection
-from kd_cv.descriptor.sampling import as_scales, extract_patches
+from kd_cv.descriptor.sampling import as_scales, sample_squares
 from kd_cv.descriptor.spec import Spec
 from kd_cv.io.archive import canonical_json
 from kd_cv.types import Array32
@@ -119,33 +126,23 @@ class Settings:
 
     def rows(self, gray: NDArray[Any], frames: Frames) -> Rows:
         """Rows (N, D) at frames (N, 4) of a gray image (see `as_gray`); zeros without a patch."""
-        return self._stored(
-            describe_frames(
-                gray,
-                self.seen(frames),
-                self.spec,
-                magnification=self.magnification,
-                scales=self.scales,
-                projection=self.projection,
-            )
-        )
+        return self._stored(self._describer.at_squares(gray, self._squares(gray, frames)))
 
     def rows_of_patches(self, patches: NDArray[Any]) -> Rows:
         """Rows (N, D) of patches (N, P, P) that are cut out already, uint8 or float in 0..1."""
-        return self._stored(describe_patches(patches, self.spec, self.projection))
+        return self._stored(self._describer.of_patches(patches))
 
     def patches(self, gray: NDArray[Any], frames: Frames) -> Array32:
         """What is seen of a gray image at frames (N, 4), at each scale: (N, S, P, P)."""
-        frames = self.seen(frames)
-        sizes = [
-            extract_patches(gray, frames, self.patch_size, self.magnification * scale)
-            for scale in self.scales
-        ]
-        return np.stack(sizes, axis=1)
+        return sample_squares(gray, self._squares(gray, frames), self.patch_size)
 
-    def seen(self, frames: Frames) -> Frames:
-        """The frames that are described: with `upright`, without their angles."""
-        return upright_frames(frames) if self.upright else frames
+    def _squares(self, gray: NDArray[Any], frames: Frames) -> Squares:
+        frames = upright_frames(frames) if self.upright else frames
+        return squares_of(frames, gray.shape, self.magnification, self.scales)
+
+    @cached_property
+    def _describer(self) -> Describer:
+        return Describer(self.spec, self.projection)
 
     def _stored(self, rows: Array32) -> Rows:
         return as_uint8(rows) if self.descriptor_type == cv2.CV_8U else rows

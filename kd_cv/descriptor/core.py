@@ -69,17 +69,6 @@ def spatial_sum(plane, Phi):  # type: ignore[no-untyped-def]
     return plane.reshape(plane.shape[0], Phi.shape[0]) @ Phi
 
 
-def project(V, mu, A):  # type: ignore[no-untyped-def]
-    """Step 3, second half: A^T (V - mu), unit norm; rows of zeros stay so."""
-    described = (V * V).sum(-1) > 0
-    return normalised((V - mu) @ A * described[:, None])
-
-
-def signed_power(V, power: float):  # type: ignore[no-untyped-def]
-    """|V| ** power with the sign of V, and a finite derivative at 0."""
-    return V / nonzero(abs(V)) ** (1.0 - power)
-
-
 def normalised(V):  # type: ignore[no-untyped-def]
     """Rows of unit norm; rows of zeros stay so."""
     return V / nonzero((V * V).sum(-1)[:, None]) ** 0.5

@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from threading import Thread
 from types import ModuleType
 from typing import Any
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kd_cv.descriptor import core
-from kd_cv.descriptor.frames import Frames
+from kd_cv.descriptor.frames import Frames, Squares, squares_of
 from kd_cv.descriptor.projection import Array32, Projection
 from kd_cv.descriptor.sampling import pyramid_for, pyramid_of_patches, sample, sampling_steps
 from kd_cv.descriptor.spec import Spec
@@ -20,28 +20,78 @@ from kd_cv.descriptor.spec import Spec
 CHUNK = 96  # frames a thread takes at a time: what bounds the memory
 
 
+class Describer:
+    """One descriptor, its constants made once: from patches, or squares of an image, to rows."""
+
+    def __init__(self, spec: Spec, projection: Projection | None = None) -> None:
+        self.spec, self.projection = spec, projection
+        self.dim = projection.dim if projection else spec.dim
+
+    @cached_property
+    def _fused_constants(self) -> tuple[Any, ...]:
+        from kd_cv.descriptor import fused
+
+        return fused.plan(self.spec), fused.padded(self.projection, self.spec)
+
+    def of_patches(self, patches: NDArray[Any]) -> Array32:
+        """Rows (N, D) of patches (N, P, P), uint8 or float."""
+        if patches.dtype != np.uint8:
+            patches = patches.astype(np.float32, copy=False)
+        gain = np.float32(1 / 255 if patches.dtype == np.uint8 else 1.0)
+        out = np.empty((len(patches), self.dim), dtype=np.float32)
+        fused = load_fused()
+        if fused:
+            # A read-only array is another type to Numba, which would compile everything again.
+            patches = np.require(patches, requirements=["C", "W"])
+            plan, whitening = self._fused_constants
+
+            def chunk(a: int, b: int) -> None:
+                pyramid, steps = pyramid_of_patches(patches[a:b], gain)
+                fused.describe(pyramid, steps, plan, whitening, out[a:b])
+        else:
+
+            def chunk(a: int, b: int) -> None:
+                out[a:b] = self._projected(raw_by_core(patches[a:b] * gain, self.spec))
+
+        _in_chunks(len(out), chunk)
+        return out
+
+    def at_squares(self, gray: NDArray[Any], squares: Squares) -> Array32:
+        """Rows (N, D) at squares (N, S, 4) of a gray image; zeros where there is none.
+
+        The raw vectors of the S differently sized patches of a frame are averaged.
+        """
+        out = np.empty((len(squares), self.dim), dtype=np.float32)
+        steps = sampling_steps(squares, gray.shape, self.spec.patch_size)
+        # A read-only array is another type to Numba, which would compile everything again.
+        pyramid = pyramid_for(np.require(gray, requirements=["C", "W"]), steps)
+        fused = load_fused()
+        if fused:
+            plan, whitening = self._fused_constants
+
+            def chunk(a: int, b: int) -> None:
+                fused.describe(pyramid, steps[a:b], plan, whitening, out[a:b])
+        else:
+
+            def chunk(a: int, b: int) -> None:
+                V = np.zeros((b - a, self.spec.dim), dtype=np.float32)
+                for s in range(steps.shape[1]):
+                    patches = sample(pyramid, steps[a:b, s], self.spec.patch_size)
+                    V += raw_by_core(patches, self.spec)
+                out[a:b] = self._projected(core.normalised(V))
+
+        _in_chunks(len(out), chunk)
+        return out
+
+    def _projected(self, V: Array32) -> Array32:
+        return self.projection(V) if self.projection else V
+
+
 def describe_patches(
     patches: NDArray[Any], spec: Spec, projection: Projection | None = None
 ) -> Array32:
     """Descriptors (N, D) of patches (N, P, P), uint8 or float."""
-    if patches.dtype != np.uint8:
-        patches = patches.astype(np.float32, copy=False)
-    gain = np.float32(1 / 255 if patches.dtype == np.uint8 else 1.0)
-    out = np.empty((len(patches), projection.dim if projection else spec.dim), dtype=np.float32)
-    fused = load_fused()
-    if not fused:
-        _in_chunks(len(out), lambda a, b: _by_core(patches[a:b] * gain, spec, projection, out[a:b]))
-        return out
-    # A read-only array is another type to Numba, which would compile everything again.
-    patches = np.require(patches, requirements=["C", "W"])
-    plan, whitening = fused.plan(spec), fused.padded(projection, spec)
-
-    def chunk(a: int, b: int) -> None:
-        pyramid, steps = pyramid_of_patches(patches[a:b], gain)
-        fused.describe(pyramid, steps, plan, whitening, out[a:b])
-
-    _in_chunks(len(out), chunk)
-    return out
+    return Describer(spec, projection).of_patches(patches)
 
 
 def describe_frames(
@@ -53,43 +103,15 @@ def describe_frames(
     scales: tuple[float, ...] = (1.0,),
     projection: Projection | None = None,
 ) -> Array32:
-    """Descriptors (N, D) at frames (N, 4) of a gray image; zero rows where there is no patch.
-
-    With several scales the raw vectors of the differently sized patches are averaged.
-    """
-    out = np.empty((len(frames), projection.dim if projection else spec.dim), dtype=np.float32)
-    steps = sampling_steps(frames, gray.shape, spec.patch_size, magnification, scales)
-    # A read-only array is another type to Numba, which would compile everything again.
-    pyramid = pyramid_for(np.require(gray, requirements=["C", "W"]), steps)
-    fused = load_fused()
-    if fused:
-        plan, whitening = fused.plan(spec), fused.padded(projection, spec)
-        _in_chunks(
-            len(out),
-            lambda a, b: fused.describe(pyramid, steps[a:b], plan, whitening, out[a:b]),
-        )
-        return out
-
-    def chunk(a: int, b: int) -> None:
-        V = np.zeros((b - a, spec.dim), dtype=np.float32)
-        for s in range(len(scales)):
-            V += raw_by_core(sample(pyramid, steps[a:b, s], spec.patch_size), spec)
-        V = core.normalised(V)
-        out[a:b] = projection(V) if projection else V
-
-    _in_chunks(len(out), chunk)
-    return out
+    """Descriptors (N, D) at frames (N, 4) of a gray image; zero rows where there is no patch."""
+    squares = squares_of(frames, gray.shape, magnification, scales)
+    return Describer(spec, projection).at_squares(gray, squares)
 
 
 def raw_by_core(patches: Array32, spec: Spec) -> Array32:
     """Raw vectors (N, D) of patches (N, P, P) by the reference implementation."""
     smooth, diff, Phi, T, parts = _core_constants(spec)
     return core.raw(patches, smooth, diff, Phi, T, parts)
-
-
-def _by_core(patches: Array32, spec: Spec, projection: Projection | None, out: Array32) -> None:
-    V = raw_by_core(patches, spec)
-    out[:] = projection(V) if projection else V
 
 
 @lru_cache(maxsize=32)

@@ -35,6 +35,7 @@ MAX_VALUE = 2**16
 UPRIGHT = -1.0
 
 Frames = NDArray[np.float64]
+Squares = NDArray[np.float64]
 
 
 def as_magnification(magnification: float | str) -> float:
@@ -158,6 +159,25 @@ def upright_frames(frames: Frames) -> Frames:
 def radians(angle: NDArray[np.float64]) -> NDArray[np.float64]:
     """OpenCV angles in radians; -1 means upright."""
     return np.deg2rad(np.where(angle == UPRIGHT, 0.0, angle))
+
+
+def squares_of(
+    frames: Frames,
+    shape: tuple[int, int],
+    magnification: float,
+    scales: Sequence[float] = (1.0,),
+) -> Squares:
+    """The square of each frame (N, 4) at each scale: (N, S, 4) with columns x, y, side, turn.
+
+    The turn is in radians. The side is 0 where an image of `shape` (H, W) has no patch.
+    """
+    squares = np.zeros((len(frames), len(scales), 4))
+    for s, scale in enumerate(scales):
+        good = describable(frames, shape, magnification * scale)
+        x, y, size, angle = frames[good].T
+        side = magnification * scale * size
+        squares[good, s] = np.stack([x, y, side, radians(angle)], axis=1)
+    return squares
 
 
 def describable(frames: Frames, shape: tuple[int, int], magnification: float) -> NDArray[np.bool_]:

@@ -17,19 +17,18 @@ once alone and once more in each caller: a first call would take twice as long.
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kd_cv.descriptor.compiled import njit
-from kd_cv.descriptor.core import EPS, FLAT, NO_GRADIENT, normalised, signed_power
+from kd_cv.descriptor.core import EPS, FLAT, NO_GRADIENT
+from kd_cv.descriptor.projection import Array32, Projection, raised
 from kd_cv.descriptor.sampling import Pyramid
 from kd_cv.descriptor.spec import PLANES, Spec
 
 LANES = 16
 STAGES = ("sample", "smooth", "gradients", "planes", "fold", "product", "recombine", "finish")
-Array32 = NDArray[np.float32]
 
 _eps = np.float32(EPS)
 _no_gradient = np.float32(NO_GRADIENT)
@@ -120,7 +119,7 @@ def plan(spec: Spec) -> Plan:
     )
 
 
-def padded(projection: Any, spec: Spec) -> tuple[Array32, Array32, float]:
+def padded(projection: Projection | None, spec: Spec) -> tuple[Array32, Array32, float]:
     """A (D', d), A^T mu (d,) and power of a `Projection`, D' = D made even; d = 0 without one."""
     A = np.zeros((spec.dim + spec.dim % 2, projection.dim if projection else 0), np.float32)
     if not projection:
@@ -168,7 +167,7 @@ def describe(
     if stages > 7:
         finish(V, A, shift, lanes[0], np.empty((4, A.shape[1]), np.float32), out)
         if power != 1.0:
-            out[:] = normalised(signed_power(out, power))
+            out[:] = raised(out, power)
 
 
 @compiled

@@ -1,4 +1,7 @@
-"""The last step of a descriptor: from the raw vector to the whitened one."""
+"""The last step of a descriptor, from the raw vector to the whitened one: one rule for all ways.
+
+The compiled kernel (`fused.finish`) computes A^T V - A^T mu, which is the same, and then `raised`.
+"""
 
 import hashlib
 from dataclasses import dataclass
@@ -6,9 +9,26 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from kd_cv.descriptor import core
+from kd_cv.descriptor.core import nonzero, normalised
 
 Array32 = NDArray[np.float32]
+
+
+def project(V, mu, A, power: float):  # type: ignore[no-untyped-def]
+    """A^T (V - mu), raised to `power` with its sign kept, of unit norm; rows of zeros stay so.
+
+    V (N, D), mu (D,), A (D, d). For NumPy, torch and TorchScript.
+    """
+    described = (V * V).sum(-1) > 0
+    return raised(normalised((V - mu) @ A * described[:, None]), power)
+
+
+def raised(Y, power: float):  # type: ignore[no-untyped-def]
+    """Rows |Y| ** power with the sign of Y, of unit norm; unit rows as they are if power is 1.
+
+    The derivative is finite at 0.
+    """
+    return Y if power == 1.0 else normalised(Y / nonzero(abs(Y)) ** (1.0 - power))
 
 
 @dataclass(frozen=True)
@@ -34,5 +54,6 @@ class Projection:
 
     def __call__(self, V: Array32) -> Array32:
         """(N, D) raw vectors to (N, d)."""
-        Y = core.project(V, self.mu, self.A)
-        return Y if self.power == 1.0 else core.normalised(core.signed_power(Y, self.power))
+        if V.ndim != 2 or V.shape[1] != len(self.mu):
+            raise ValueError(f"expected raw vectors (N, {len(self.mu)}), got shape {V.shape}")
+        return project(V, self.mu, self.A, self.power)

@@ -15,13 +15,12 @@ from numpy.typing import NDArray
 from kd_cv.descriptor.forks import opencv
 from kd_cv.descriptor.frames import (
     MAGNIFICATION,
-    Frames,
+    Squares,
     as_float,
     as_frames,
     as_gray,
     as_magnification,
-    describable,
-    radians,
+    squares_of,
 )
 from kd_cv.descriptor.spec import Spec
 
@@ -104,29 +103,23 @@ def max_depth(shape: tuple[int, int]) -> int:
 
 
 def sampling_steps(
-    frames: Frames,
-    shape: tuple[int, int],
-    patch_size: int,
-    magnification: float,
-    scales: tuple[float, ...] = (1.0,),
+    squares: Squares, shape: tuple[int, int], patch_size: int
 ) -> NDArray[np.float64]:
-    """How to sample each frame at each scale: (N, scales, 5).
+    """How to sample each of the squares (N, S, 4) of an image of `shape` (H, W): (N, S, 5).
 
-    The columns are the level (-1: cannot be described), the centre x and y in that level, and the
+    The columns are the level (-1: there is no patch), the centre x and y in that level, and the
     step (ax, ay) from one sample to the next along a row; down a column it is (-ay, ax).
     """
-    steps = np.full((len(frames), len(scales), 5), -1.0)
-    for s, scale in enumerate(scales):
-        good = describable(frames, shape, magnification * scale)
-        x, y, size, angle = frames[good].T
-        pitch = magnification * scale * size / patch_size
-        level = np.clip(np.floor(np.log2(pitch) + SHARPNESS), 0, max_depth(shape))
-        shrink = np.exp2(-level)
-        turn = radians(angle)
-        step = pitch * shrink
-        steps[good, s] = np.stack(
-            [level, x * shrink, y * shrink, step * np.cos(turn), step * np.sin(turn)], axis=1
-        )
+    steps = np.full((*squares.shape[:2], 5), -1.0)
+    good = squares[..., 2] > 0
+    x, y, side, turn = squares[good].T
+    pitch = side / patch_size
+    level = np.clip(np.floor(np.log2(pitch) + SHARPNESS), 0, max_depth(shape))
+    shrink = np.exp2(-level)
+    step = pitch * shrink
+    steps[good] = np.stack(
+        [level, x * shrink, y * shrink, step * np.cos(turn), step * np.sin(turn)], axis=1
+    )
     return steps
 
 
@@ -177,9 +170,18 @@ def extract_patches(
 ) -> NDArray[np.float32]:
     """Patches (N, P, P) of an image at frames (N, 4), values 0..1; zeros where there is none.
 
-    >>> patches = extract_patches(image, from_keypoints(keypoints), patch_size=32)
+    >>> image = np.arange(100 * 100).reshape(100, 100) / 1e4
+    >>> extract_patches(image, [[50, 50, 6, 90]], patch_size=32).shape
+    (1, 32, 32)
     """
     patch_size = Spec(patch_size).patch_size
     gray, frames = as_gray(image), as_frames(frames)
-    steps = sampling_steps(frames, gray.shape, patch_size, as_magnification(magnification))
-    return sample(pyramid_for(gray, steps), steps[:, 0], patch_size)
+    squares = squares_of(frames, gray.shape, as_magnification(magnification))
+    return sample_squares(gray, squares, patch_size)[:, 0]
+
+
+def sample_squares(gray: NDArray[Any], squares: Squares, patch_size: int) -> NDArray[np.float32]:
+    """Patches (N, S, P, P) of squares (N, S, 4) of a gray image, values 0..1."""
+    steps = sampling_steps(squares, gray.shape, patch_size)
+    patches = sample(pyramid_for(gray, steps), steps.reshape(-1, 5), patch_size)
+    return patches.reshape(*squares.shape[:2], patch_size, patch_size)

@@ -12,7 +12,7 @@ from typing import Any
 from kd_cv.descriptor import core
 from kd_cv.descriptor.engine import describe_patches
 from kd_cv.descriptor.frames import MAGNIFICATION, as_magnification
-from kd_cv.descriptor.projection import Projection
+from kd_cv.descriptor.projection import Projection, project
 from kd_cv.descriptor.sampling import as_scales, max_depth
 from kd_cv.descriptor.spec import Spec
 from kd_cv.whitening.registry import DEFAULT_WEIGHTS, DEFAULT_WHITENING, projection_for
@@ -224,9 +224,7 @@ def whitened(V: Tensor, S: int, power: float, mu: Tensor | None, A: Tensor | Non
     if S != 1:
         V = core.normalised(V.reshape(V.shape[0] // S, S, V.shape[1]).sum(1))
     if mu is not None and A is not None:
-        V = core.project(V, mu.to(V.dtype), A.to(V.dtype))
-        if power != 1.0:
-            V = core.normalised(core.signed_power(V, power))
+        V = project(V, mu.to(V.dtype), A.to(V.dtype), power)
     return V
 
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 import kd_cv
 from kd_cv.descriptor import core
 from kd_cv.descriptor.frames import from_keypoints
+from kd_cv.descriptor.projection import Projection
 from kd_cv.descriptor.sampling import extract_patches
 from kd_cv.descriptor.spec import KERNELS, Spec
 
@@ -324,14 +325,18 @@ def test_unknown_kernel_lists_the_known(kernel):
 # Projection ---------------------------------------------------------------------------------------
 
 
-def test_project_centres_multiplies_and_normalises():
+@pytest.mark.parametrize("power", [1.0, 0.5])
+def test_project_centres_multiplies_raises_and_normalises(power):
     rng = np.random.default_rng(0)
     V, mu, A = rng.normal(size=(6, 20)), rng.normal(size=20), rng.normal(size=(20, 8))
     V[3] = 0
-    result = core.project(V, mu, A)
+    result = Projection(mu, A, power)(V)
     for row, v in zip(result, V, strict=True):
-        expected = unit(A.T @ (v - mu)) if v.any() else np.zeros(8)
+        y = A.T @ (v - mu)
+        expected = unit(np.sign(y) * np.abs(y) ** power) if v.any() else np.zeros(8)
         np.testing.assert_allclose(row, expected, atol=1e-13)
+    with pytest.raises(ValueError, match=r"expected raw vectors \(N, 20\), got shape \(6, 19\)"):
+        Projection(mu, A, power)(V[:, 1:])
 
 
 # describe: arrays in, arrays out ------------------------------------------------------------------

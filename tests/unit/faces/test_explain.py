@@ -9,7 +9,7 @@ import pytest
 from kd_cv import KDDescriptor
 from kd_cv.descriptor import core
 from kd_cv.descriptor.frames import to_keypoints
-from kd_cv.descriptor.projection import Projection
+from kd_cv.descriptor.projection import Projection, project
 from kd_cv.descriptor.spec import KERNELS, Spec
 from kd_cv.explain import (
     Pixels,
@@ -97,7 +97,7 @@ def test_heat_maps_sum_to_the_cosine(kernel, P):
     projection = some_projection(spec.dim)
     why = explain_patches(*patches, spec, projection)
     V = raw(patches, spec)
-    W = core.project(V, projection.mu.astype(float), projection.A.astype(float))
+    W = project(V, projection.mu.astype(float), projection.A.astype(float), 1.0)
     expected = {kernel: V[0] @ V[1], "whitened": W[0] @ W[1]}
     if kernel == "concat":
         for name in ("polar", "cart"):

@@ -17,7 +17,7 @@ import numpy as np
 import skimage.data
 
 from kd_cv.descriptor import core
-from kd_cv.descriptor.frames import MAGNIFICATION
+from kd_cv.descriptor.frames import MAGNIFICATION, squares_of
 from kd_cv.descriptor.projection import Projection
 from kd_cv.descriptor.sampling import as_scales, pyramid_for, sample, sampling_steps
 from kd_cv.descriptor.spec import KERNELS, Spec
@@ -66,7 +66,8 @@ def case_name(kernel: str, P: int, whitening: str | None, scales: int) -> str:
 
 def patches_at(gray: np.ndarray, frames: np.ndarray, P: int, scales: int) -> np.ndarray:
     """(N, scales, P, P) float32 in 0..1."""
-    steps = sampling_steps(frames, gray.shape, P, MAGNIFICATION, as_scales(scales))
+    squares = squares_of(frames, gray.shape, MAGNIFICATION, as_scales(scales))
+    steps = sampling_steps(squares, gray.shape, P)
     pyramid = pyramid_for(gray, steps)
     return np.stack([sample(pyramid, steps[:, s], P) for s in range(scales)], axis=1)
 

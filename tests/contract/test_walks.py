@@ -1,0 +1,46 @@
+"""The way of an image through the files: few of them, and none that it comes back to."""
+
+import sys
+
+import cv2
+import pytest
+
+import kd_cv
+from kd_cv import KDDescriptor
+
+PACKAGE = kd_cv.__path__[0]
+
+
+def files_entered(function, *arguments):
+    """The files of the package whose functions a call runs, in order, each stretch once."""
+    walk = []
+
+    def note(frame, event, _):
+        name = frame.f_code.co_filename
+        if event == "call" and name.startswith(PACKAGE):
+            short = name[len(PACKAGE) + 1 : -len(".py")].split("/")[-1]
+            if walk[-1:] != [short]:
+                walk.append(short)
+
+    before = cv2.getNumThreads()
+    cv2.setNumThreads(1)
+    sys.setprofile(note)
+    try:
+        function(*arguments)
+    finally:
+        sys.setprofile(None)
+        cv2.setNumThreads(before)
+    return walk
+
+
+@pytest.mark.parametrize("settings", [{}, {"scales": 3, "upright": True}, {"whitening": None}])
+def test_compute_walks_through_seven_files_and_never_back(camera, keypoints, settings):
+    pytest.importorskip("numba")
+    kd = KDDescriptor(**settings)
+    kd.compute(camera, keypoints)  # the constants are made once
+    walk = files_entered(kd.compute, camera, keypoints)
+    assert len(set(walk)) <= 7, walk
+    # feature2d, settings and engine call the others; those follow one after the other.
+    called = [file for file in walk if file not in ("feature2d", "settings", "engine", "forks")]
+    stretches = [file for i, file in enumerate(called) if called[i - 1 : i] != [file]]
+    assert stretches == ["frames", "sampling", "fused"], walk
