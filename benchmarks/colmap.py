@@ -14,8 +14,7 @@ from pathlib import Path
 from kd_cv import KDDescriptor
 from kd_cv.collection.colmap import compare
 from kd_cv.collection.extract import Extraction
-
-DESCRIPTORS = ("kd", "rootsift", "sift")
+from kd_cv.matching import DESCRIPTORS, RATIO
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -24,11 +23,13 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--scenes", nargs="*", help="folders below it; all by default")
     parser.add_argument("--workspace", type=Path, help="keeps databases and models")
-    parser.add_argument("--descriptors", nargs="+", default=list(DESCRIPTORS), choices=DESCRIPTORS)
+    parser.add_argument(
+        "--descriptors", nargs="+", default=list(DESCRIPTORS), choices=list(DESCRIPTORS)
+    )
     parser.add_argument("--max-keypoints", type=int, default=2000)
     parser.add_argument("--max-size", type=int, default=1280)
     parser.add_argument("--matcher", default="kd", choices=("kd", "colmap"))
-    parser.add_argument("--ratio", type=float, default=0.85)
+    parser.add_argument("--ratio", type=float, default=RATIO)
     parser.add_argument("--weights", help="file of matrices for KD instead of the default")
     parser.add_argument("--camera", default="auto")
     args = parser.parse_args(arguments)

@@ -9,7 +9,6 @@ import cv2
 import numpy as np
 
 from kd_cv import match
-from kd_cv.cli.images import read_photo
 
 
 def example() -> tuple[np.ndarray, np.ndarray]:
@@ -40,7 +39,9 @@ parser.add_argument("--out", default="found.png")
 args = parser.parse_args()
 if len(args.photos) not in (0, 2):
     parser.error("give the object and the scene, or none")
-thing, scene = map(read_photo, args.photos) if args.photos else example()
+thing, scene = map(cv2.imread, args.photos) if args.photos else example()
+if thing is None or scene is None:
+    parser.error(f"cannot read {' or '.join(args.photos)} as an image")
 
 result = match(thing, scene)
 if not result.success:

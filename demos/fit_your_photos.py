@@ -11,7 +11,7 @@ import cv2
 import numpy as np
 
 from kd_cv import KDDescriptor, match
-from kd_cv.cli.picture import Row, draw_rows
+from kd_cv.draw.matches import draw_matches
 from kd_cv.evaluate.metrics import matching_precision
 from kd_cv.evaluate.readers import warped_images
 from kd_cv.fit.matrices import fit_photos, read_reduced, split_photos
@@ -58,14 +58,14 @@ with tempfile.TemporaryDirectory() as work:
 images = next(warped_images([("photo", photo)], views=2, seed=4))
 image0, image1 = (cv2.cvtColor(images.load(k), cv2.COLOR_GRAY2BGR) for k in (0, 1))
 detector = cv2.SIFT_create(1500)
-rows = []
+results = {}
 for title, descriptor in descriptors.items():
     result = match(image0, image1, descriptor, detector=detector)
     right = matching_precision(result.points0, result.points1, images.H_1tok[1])
     count = int(np.rint(right * len(result.matches)))
     print(f"{title}: {count} of {len(result.matches)} matches are right")
-    rows.append(Row(title, result))
-if not cv2.imwrite(args.out, draw_rows(image0, image1, rows, 420)):
+    results[title] = result
+if not cv2.imwrite(args.out, draw_matches(image0, image1, results, 420)):
     raise SystemExit(f"cannot write {args.out}")
 fitted = matrices["concat", 32].provenance
 print(f"fitted on {fitted['pairs']} pairs of {fitted['fitted_on']}: {args.out}")

@@ -9,7 +9,6 @@ import cv2
 import numpy as np
 
 from kd_cv import match
-from kd_cv.cli.images import read_photo
 
 
 def example() -> list[np.ndarray]:
@@ -34,7 +33,10 @@ parser.add_argument("--out", default="panorama.png")
 args = parser.parse_args()
 if len(args.photos) == 1:
     parser.error("give at least two photographs, or none")
-views = [read_photo(path) for path in args.photos] if args.photos else example()
+views = [cv2.imread(path) for path in args.photos] if args.photos else example()
+for path, view in zip(args.photos, views, strict=False):
+    if view is None:
+        parser.error(f"cannot read {path} as an image")
 
 # H[i]: from view i to the middle one, as a chain of neighbours.
 middle = len(views) // 2

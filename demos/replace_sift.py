@@ -9,7 +9,7 @@ import cv2
 import numpy as np
 
 from kd_cv import KDDescriptor
-from kd_cv.cli.images import example_pair, read_photo
+from kd_cv.io.builtin import example_pair
 
 parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
 parser.add_argument("photos", nargs="*", help="two photographs; none: an example")
@@ -17,7 +17,9 @@ parser.add_argument("--out", default="replaced.png")
 args = parser.parse_args()
 if len(args.photos) not in (0, 2):
     parser.error("give two photographs, or none")
-image0, image1 = map(read_photo, args.photos) if args.photos else example_pair()[:2]
+image0, image1 = map(cv2.imread, args.photos) if args.photos else example_pair()[:2]
+if image0 is None or image1 is None:
+    parser.error(f"cannot read {' or '.join(args.photos)} as an image")
 
 # feature = cv2.SIFT_create()
 feature = KDDescriptor()

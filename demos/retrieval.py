@@ -10,7 +10,6 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from kd_cv.cli.images import read_photo
 from kd_cv.collection.extract import extract
 from kd_cv.collection.retrieval import Index
 
@@ -62,7 +61,9 @@ if len(args.photos) not in (0, 2):
     parser.error("give a folder and a query, or none")
 with tempfile.TemporaryDirectory() as work:
     folder = Path(args.photos[0] if args.photos else work)
-    query = read_photo(args.photos[1]) if args.photos else example(folder)
+    query = cv2.imread(args.photos[1]) if args.photos else example(folder)
+    if query is None:
+        parser.error(f"cannot read {args.photos[1]} as an image")
     print(extract(folder, Path(work) / "features.h5"))
     index = Index.build(Path(work) / "features.h5")
     hits = index.search(query, top=4)

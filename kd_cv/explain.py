@@ -255,15 +255,6 @@ class Explanation:
         heats = [maps[self._known(name)] for maps in (self.heat0, self.heat1)]
         return heat_limit(*heats)
 
-    def heat_png(self, image: int, name: str | None = None, zoom: int = 4) -> bytes:
-        """Heat map of image 0 or 1 as a PNG file; one colour scale for the two."""
-        heat = (self.heat0, self.heat1)[image][self._known(name)]
-        return heat_png(heat, self.limit(name), zoom)
-
-    def patch_png(self, image: int, zoom: int = 4) -> bytes:
-        """Patch of image 0 or 1 as a PNG file."""
-        return patch_png((self.patch0, self.patch1)[image], zoom)
-
     def _known(self, name: str | None) -> str:
         if name is None:
             return self.name
@@ -385,54 +376,7 @@ def _as_frame(keypoint: Any) -> NDArray[np.float64]:
     return as_frames(np.atleast_2d(np.array(keypoint, dtype=np.float64)))
 
 
-# --------------------------------------------------------------------------------------------------
-# Colours
-
-# Blue for pixels that speak against a match, white for none, vermilion for pixels that speak for
-# it; blue and vermilion are told apart by colour-blind people (Okabe and Ito).
-DIVERGING = ("#00243f", "#0072b2", "#f7f7f7", "#d55e00", "#4a1a00")
-STOPS = (0.0, 0.25, 0.5, 0.75, 1.0)
-
-
-@lru_cache(maxsize=1)
-def diverging_colors() -> NDArray[np.float64]:
-    """256 colours (256, 3), RGB 0..1, the middle being zero."""
-    stops = np.array([[int(c[i : i + 2], 16) / 255 for i in (1, 3, 5)] for c in DIVERGING])
-    # Mixed in CIELAB, so that equal steps look equal.
-    lab = cv2.cvtColor(stops[None].astype(np.float32), cv2.COLOR_RGB2Lab)[0]
-    t = np.linspace(0, 1, 256)
-    mixed = np.stack([np.interp(t, STOPS, lab[:, i]) for i in range(3)], axis=1)
-    rgb = cv2.cvtColor(mixed[None].astype(np.float32), cv2.COLOR_Lab2RGB)[0]
-    return np.clip(rgb, 0, 1).astype(np.float64)
-
-
 def heat_limit(*heats: Array) -> float:
     """A magnitude that 99.5 % of the pixels of the given heat maps stay below."""
     limit = float(np.quantile(np.abs(np.stack(heats)), 0.995))
     return limit or float(np.abs(np.stack(heats)).max()) or 1.0
-
-
-def heat_rgb(heat: Array, limit: float | None = None) -> NDArray[np.uint8]:
-    """A heat map (P, P) in colours: (P, P, 3) RGB."""
-    limit = heat_limit(heat) if limit is None else limit
-    level = np.clip(np.rint(127.5 * (1 + heat / limit)), 0, 255).astype(np.intp)
-    return np.rint(255 * diverging_colors())[level].astype(np.uint8)
-
-
-def heat_png(heat: Array, limit: float | None = None, zoom: int = 4) -> bytes:
-    """A heat map as a PNG file, `zoom` times enlarged."""
-    return _png(heat_rgb(heat, limit)[..., ::-1], zoom)
-
-
-def patch_png(patch: NDArray[Any], zoom: int = 4) -> bytes:
-    """A patch as a gray PNG file, from its darkest to its brightest pixel."""
-    low, high = float(patch.min()), float(patch.max())
-    stretched = (patch - low) / ((high - low) or 1.0)
-    return _png(np.rint(255 * stretched).astype(np.uint8), zoom)
-
-
-def _png(image: NDArray[np.uint8], zoom: int) -> bytes:
-    if isinstance(zoom, bool) or not isinstance(zoom, int) or zoom < 1:
-        raise ValueError(f"zoom must be a positive int, got {zoom!r}")
-    enlarged = image.repeat(zoom, axis=0).repeat(zoom, axis=1)
-    return cv2.imencode(".png", enlarged)[1].tobytes()

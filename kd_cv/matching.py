@@ -15,7 +15,9 @@ from kd_cv.detector.keypoints import strongest
 from kd_cv.feature2d import KDDescriptor
 from kd_cv.types import KeyPoints
 
-DESCRIPTORS = ("kd", "sift", "rootsift")
+#: Names of descriptors, and how tables and pictures show them.
+DESCRIPTORS = {"kd": "KD", "sift": "SIFT", "rootsift": "RootSIFT"}
+RATIO = 0.85  # of the distances to the nearest and to the second nearest, at most
 STEPS = ("detect", "describe", "match", "homography")
 Array32 = NDArray[np.float32]
 Matches = tuple[NDArray[np.int64], Array32]
@@ -72,7 +74,7 @@ def match(
     *,
     detector: Any = None,
     max_keypoints: int | None = None,
-    ratio: float = 0.85,
+    ratio: float = RATIO,
     mutual: bool = True,
     threshold: float = 3.0,
 ) -> MatchResult:

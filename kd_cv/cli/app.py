@@ -30,6 +30,7 @@ from kd_cv.cli.options import (
 )
 from kd_cv.descriptor.frames import MAGNIFICATION
 from kd_cv.io.files import printable
+from kd_cv.matching import RATIO
 
 app = typer.Typer(
     name="kd-cv",
@@ -72,7 +73,7 @@ def match(
     compare: Compare = False,
     detector: Detector = "sift",
     weights: Weights = None,
-    ratio: Ratio = 0.85,
+    ratio: Ratio = RATIO,
     threshold: Annotated[float, typer.Option(help="Of inliers, in pixels of B.")] = 3.0,
     max_keypoints: MaxKeypoints = 5000,
     as_json: Json = False,
@@ -245,7 +246,7 @@ def colmap(
     max_keypoints: MaxKeypoints = 8192,
     max_size: MaxSize = 3200,
     matcher: Annotated[str, typer.Option(help="kd, or colmap for COLMAP's own.")] = "kd",
-    ratio: Ratio = 0.85,
+    ratio: Ratio = RATIO,
     pairs: Annotated[
         Path | None, typer.Option(help="File of pairs of names, two a line; all by default.")
     ] = None,

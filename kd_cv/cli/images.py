@@ -9,6 +9,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from kd_cv.io.builtin import example_pair
 from kd_cv.io.datasets import read_image_bytes
 
 Image = NDArray[np.uint8]
@@ -49,23 +50,3 @@ def read_photo(path: str | os.PathLike[str]) -> Image:
     if image is None:
         raise ValueError(f"{os.fspath(path)} is not an image that OpenCV can read")
     return np.asarray(image, dtype=np.uint8)
-
-
-def example_pair() -> tuple[Image, Image, NDArray[np.float64]]:
-    """A real photograph, its turned, darkened and noisy copy, and the true H_0to1."""
-    try:
-        from skimage import data
-    except ImportError as error:
-        raise ImportError(
-            "the built-in photograph comes with scikit-image: pip install 'kd-cv[cli]'"
-        ) from error
-    image0 = np.ascontiguousarray(data.astronaut()[:, :, ::-1])
-    height, width = image0.shape[:2]
-    side = np.array([width, height], np.float32)
-    corners = np.array([[0, 0], [1, 0], [1, 1], [0, 1]], np.float32)
-    seen = np.array([[0.17, 0.05], [0.93, 0.15], [0.85, 0.95], [0.04, 0.80]], np.float32)
-    H_0to1 = cv2.getPerspectiveTransform(corners * side, seen * side)
-    warped = cv2.warpPerspective(image0, H_0to1, (width, height), flags=cv2.INTER_AREA)
-    noise = np.random.default_rng(0).normal(0, 6, warped.shape)
-    image1 = np.clip(0.6 * warped + 10 + noise, 0, 255).astype(np.uint8)
-    return image0, image1, H_0to1

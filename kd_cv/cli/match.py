@@ -15,13 +15,12 @@ from rich.table import Table
 from kd_cv.cli.images import Image, check_count, load_pair
 from kd_cv.cli.matcher import Found, Options, make_feature, run
 from kd_cv.cli.outputs import check_picture, check_writable
-from kd_cv.cli.picture import Row, draw_rows
 from kd_cv.descriptor.frames import as_gray
+from kd_cv.draw.matches import draw_matches
 from kd_cv.evaluate.metrics import homography_corner_error
 from kd_cv.io.files import replacing
 from kd_cv.matching import DESCRIPTORS, STEPS
 
-TITLES = {"kd": "KD", "sift": "SIFT", "rootsift": "RootSIFT"}
 ROW_HEIGHTS = (720, 480)  # of a picture with one row, and with several
 HOMOGRAPHY_SUFFIXES = (".txt", ".npy", ".json")
 
@@ -44,7 +43,7 @@ def match_command(
     with Console(stderr=True, quiet=as_json).status("Matching ...") as status:
         found = {}
         for name in DESCRIPTORS if compare else (descriptor,):
-            status.update(f"Matching with {TITLES[name]} ...")
+            status.update(f"Matching with {DESCRIPTORS[name]} ...")
             found[name] = run(name, gray0, gray1, options)
         chosen = found[descriptor]
         status.update("Drawing ...")
@@ -55,7 +54,7 @@ def match_command(
 
             write_report(
                 report, image0, image1, chosen.result,
-                names=names, descriptor=chosen.feature, title=TITLES[descriptor],
+                names=names, descriptor=chosen.feature, title=DESCRIPTORS[descriptor],
                 ratio=options.ratio, threshold=options.threshold,
             )  # fmt: skip
     if save_homography and chosen.result.success:
@@ -112,8 +111,8 @@ def _check_outputs(photos: Sequence[Path], *outputs: Path | None) -> None:
 
 
 def _write_picture(path: Path, image0: Image, image1: Image, found: Sequence[Found]) -> None:
-    rows = [Row(TITLES[own.name], own.result) for own in found]
-    sheet = draw_rows(image0, image1, rows, ROW_HEIGHTS[len(rows) > 1])
+    results = {DESCRIPTORS[own.name]: own.result for own in found}
+    sheet = draw_matches(image0, image1, results, ROW_HEIGHTS[len(results) > 1])
     encoded = cv2.imencode(path.suffix, sheet)[1]
     with replacing(path) as temporary:
         temporary.write_bytes(encoded.tobytes())
@@ -144,7 +143,7 @@ def _print(
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("")
     for own in found.values():
-        table.add_column(TITLES[own.name], justify="right", style="bold")
+        table.add_column(DESCRIPTORS[own.name], justify="right", style="bold")
     results = [own.result for own in found.values()]
     table.add_row("keypoints", *(f"{len(r.keypoints0)} + {len(r.keypoints1)}" for r in results))
     table.add_row("matches", *(str(len(r.matches)) for r in results))

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from kd_cv.cli.detectors import make_detector
 from kd_cv.feature2d import KDDescriptor
-from kd_cv.matching import DESCRIPTORS, MatchResult, as_feature, match
+from kd_cv.matching import DESCRIPTORS, RATIO, MatchResult, as_feature, match
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class Options:
     """What the user asked for, checked."""
 
     detector: str = "sift"
-    ratio: float = 0.85
+    ratio: float = RATIO
     threshold: float = 3.0
     max_keypoints: int = 5000
     weights: str | None = None

@@ -25,7 +25,7 @@ from scipy.fft import idct
 from kd_cv.collection.extract import Collection, Extraction, PathLike, extract, reading
 from kd_cv.fit.surface import camera_mode, largest_model, load_pycolmap, quiet
 from kd_cv.io.files import replacing
-from kd_cv.matching import match_descriptors
+from kd_cv.matching import RATIO, match_descriptors
 
 DIM, NORM = 128, 512.0  # of SIFT in COLMAP
 OFFSET = 42.0  # byte that stands for 0: 2.5 standard deviations of an entry fit below it
@@ -126,7 +126,7 @@ def match_database(
     pairs: Sequence[Pair],
     *,
     matcher: Matcher = "kd",
-    ratio: float = 0.85,
+    ratio: float = RATIO,
     threads: int = -1,
 ) -> None:
     """Match the pairs of images of a database and verify the matches by two-view geometry.
@@ -203,7 +203,7 @@ def reconstruct(
     extraction: Extraction | None = None,
     *,
     matcher: Matcher = "kd",
-    ratio: float = 0.85,
+    ratio: float = RATIO,
     pairs: PathLike | Sequence[Pair] | None = None,
     camera: CameraChoice = "auto",
     threads: int | None = None,

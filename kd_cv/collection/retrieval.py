@@ -25,7 +25,7 @@ from kd_cv.collection.extract import (
 )
 from kd_cv.descriptor.frames import as_detectable, as_gray
 from kd_cv.io.files import replacing
-from kd_cv.matching import find_homography, match_descriptors
+from kd_cv.matching import RATIO, find_homography, match_descriptors
 
 EXACT_BELOW = 20_000  # descriptors: so few are compared one by one
 NEIGHBOURS = 8
@@ -218,7 +218,7 @@ class Index:
 
 def verified(query: Features, other: Features, name: str, votes: float, threshold: float) -> Hit:
     """Match the query (image 0) with an image (1) and count what agrees with a homography."""
-    matches, _ = match_descriptors(query.descriptors, other.descriptors, ratio=0.85)
+    matches, _ = match_descriptors(query.descriptors, other.descriptors, ratio=RATIO)
     H_0to1, inliers = find_homography(
         query.frames[matches[:, 0], :2], other.frames[matches[:, 1], :2], threshold
     )

@@ -5,8 +5,7 @@
 >>> plot_matches(*axes, result.points0, result.points1, result.inliers)
 >>> save_plot("matches.png", axes)
 
-Colours are those of Okabe and Ito and the maps cividis and blue-white-vermilion, which colour-blind
-people can read. `style()` sets the fonts and lines that all of kd_cv's figures share.
+Colours are those of `palette`. `style()` sets the fonts and lines that all the pictures share.
 """
 
 from __future__ import annotations
@@ -21,9 +20,20 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kd_cv.descriptor.frames import as_frames, from_keypoints, radians
-from kd_cv.explain import Array, Explanation, Pixel, diverging_colors, heat_limit
+from kd_cv.draw.palette import (
+    BLUE,
+    GRAY,
+    GREEN,
+    INLIER,
+    ORANGE,
+    OUTLIER,
+    SKY,
+    VERMILION,
+    YELLOW,
+    diverging_colors,
+)
+from kd_cv.explain import Array, Explanation, Pixel, heat_limit
 from kd_cv.io.files import replacing
-from kd_cv.matching import MatchResult
 from kd_cv.whitening.whitening import BETA_INDEX, T, attenuation, shrinkage
 
 try:
@@ -38,12 +48,6 @@ try:
     from matplotlib.transforms import IdentityTransform
 except ImportError as error:
     raise ImportError("pictures need matplotlib: pip install kd-cv[cli]") from error
-
-# Okabe and Ito
-BLACK, ORANGE, SKY, GREEN = "#000000", "#e69f00", "#56b4e9", "#009e73"
-YELLOW, BLUE, VERMILION, PURPLE = "#f0e442", "#0072b2", "#d55e00", "#cc79a7"
-GRAY = "#7f7f7f"
-INLIER, OUTLIER, KEYPOINT = SKY, VERMILION, YELLOW
 
 DIVERGING = ListedColormap(diverging_colors().tolist(), name="kd_diverging")
 SEQUENTIAL = "cividis"
@@ -184,7 +188,7 @@ def plot_keypoints(
     ax: Axes,
     keypoints: Any,
     *,
-    color: str = KEYPOINT,
+    color: str = YELLOW,
     linewidth: float = 0.7,
     magnification: float = 1.0,
     label: str | None = None,
@@ -308,36 +312,6 @@ def plot_matches(
     if inliers is not None and legend:
         _match_legend(ax0.figure, f"{right.sum():,} inliers", f"{(~right).sum():,} outliers")
     return ax0, ax1
-
-
-@style()
-def plot_match_result(
-    image0: NDArray[Any],
-    image1: NDArray[Any],
-    result: MatchResult,
-    *,
-    titles: Sequence[str] | None = None,
-    most: int = 150,
-    axes: Any = None,
-    legend: bool = True,
-) -> NDArray[Any]:
-    """Two images and what was matched between them; the surest `most` inliers and outliers each."""
-    made = axes is None
-    axes = plot_images([image0, image1], titles, axes=axes)
-    order = np.argsort(result.ratios, kind="stable")
-    drawn = np.concatenate([order[result.inliers[order] == kind][:most] for kind in (False, True)])
-    ends = result.points0[drawn], result.points1[drawn]
-    plot_matches(axes[0], axes[1], *ends, inliers=result.inliers[drawn], legend=False)
-    if legend:
-        counts = int(result.inliers.sum()), int((~result.inliers).sum())
-        labels = [
-            f"{count:,} {name}" + (f" (the surest {most} drawn)" if count > most else "")
-            for count, name in zip(counts, ("inliers", "outliers"), strict=True)
-        ]
-        _match_legend(figure_of(axes), *labels)
-        if made:
-            figure_of(axes).set_figheight(figure_of(axes).get_figheight() + 0.25)
-    return axes
 
 
 def _match_legend(figure: Any, inliers: str, outliers: str) -> None:

@@ -20,11 +20,12 @@ from numpy.typing import NDArray
 
 from kd_cv.descriptor.frames import MAGNIFICATIONS, Frames, as_gray, from_keypoints
 from kd_cv.descriptor.sampling import extract_patches
-from kd_cv.explain import Explanation, explain, explain_patches, heat_rgb
+from kd_cv.draw import palette
+from kd_cv.explain import Explanation, explain, explain_patches
 from kd_cv.feature2d import KDDescriptor
 from kd_cv.geometry import reprojection_errors
 from kd_cv.io.files import replacing
-from kd_cv.matching import MatchResult
+from kd_cv.matching import RATIO, MatchResult
 
 MAX_SIDE = 1600  # of an embedded photograph
 MAX_MATCHES = 2000  # on the page: the most certain
@@ -54,7 +55,7 @@ def report_page(
     names: tuple[str, str],
     descriptor: Any,
     title: str = "KD",
-    ratio: float = 0.85,
+    ratio: float = RATIO,
     threshold: float = 3.0,
 ) -> str:
     """The page as text.
@@ -198,7 +199,7 @@ def _alternating(patches0: NDArray[np.float32], patches1: NDArray[np.float32]) -
 def _heat_tiles(explanations: list[Explanation]) -> Image:
     """Tiles (2 N, P, P, 3) BGR of the heat maps of both images in turn."""
     tiles = [
-        heat_rgb(maps[why.name], why.limit())[:, :, ::-1]
+        palette.heat_rgb(maps[why.name], why.limit())[:, :, ::-1]
         for why in explanations
         for maps in (why.heat0, why.heat1)
     ]
@@ -280,6 +281,9 @@ def _escaped(name: str) -> str:
 def _fill(values: Mapping[str, str]) -> str:
     """The template with each @@NAME@@ replaced, in one pass: values are not searched again."""
     template = (resources.files("kd_cv.draw") / "report.html").read_text(encoding="utf-8")
+    # Into the style first: the hash is that of what the browser reads.
+    for name in ("INLIER", "OUTLIER"):
+        template = template.replace(f"@@{name}@@", getattr(palette, name))
     hashes = {
         f"{tag.upper()}_HASH": _hash(re.findall(f"<{tag}>(.*?)</{tag}>", template, re.DOTALL)[0])
         for tag in ("style", "script")

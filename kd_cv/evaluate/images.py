@@ -16,11 +16,9 @@ from kd_cv.evaluate.cache import Cache
 from kd_cv.evaluate.candidates import Array32, Candidate
 from kd_cv.evaluate.scores import Progress, Score, tell
 from kd_cv.io.datasets import read_gray
-from kd_cv.matching import find_homography, match_descriptors
+from kd_cv.matching import RATIO, find_homography, match_descriptors
 
 Gray = NDArray[np.uint8]
-
-RATIO = 0.85  # of the matches that a homography is estimated from
 
 
 class NothingToMatch(ValueError):

@@ -25,13 +25,8 @@ from kd_cv.descriptor.kernels import PHI, THETA, VonMises, X
 from kd_cv.descriptor.projection import Projection
 from kd_cv.descriptor.sampling import extract_patches
 from kd_cv.descriptor.spec import KERNELS, Spec
+from kd_cv.draw.palette import BLUE, GRAY, GREEN, ORANGE, PURPLE, VERMILION
 from kd_cv.draw.plots import (
-    BLUE,
-    GRAY,
-    GREEN,
-    ORANGE,
-    PURPLE,
-    VERMILION,
     Figure,
     add_heat_key,
     bare,

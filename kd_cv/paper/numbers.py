@@ -19,9 +19,6 @@ _TABLE_1 = {
 }
 FPR95 = {key: dict(zip(_KINDS, row, strict=True)) for key, row in _TABLE_1.items()}
 
-# Table 3: FPR95 (%), mean over the six combinations.
-FPR95_MEAN = {"rootsift": 26.14, "concat+ws": 5.98, "concat+wua": 6.79, "concat+wus": 7.21}
-
 # Table 2 and the bars of the last two figures: mAP (%) of retrieval, matching, verification.
 # First trained on Phototourism (Liberty), or not at all; then trained on HPatches.
 HPATCHES = {

@@ -12,9 +12,8 @@ matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")
 
 from kd_cv.descriptor.spec import Spec  # noqa: E402
-from kd_cv.draw import plots  # noqa: E402
+from kd_cv.draw import palette, plots  # noqa: E402
 from kd_cv.explain import explain_patches, patch_map  # noqa: E402
-from kd_cv.matching import MatchResult  # noqa: E402
 
 PHOTO = data.astronaut()[..., ::-1].copy()
 
@@ -76,7 +75,7 @@ def test_float_images_of_either_range(top):
 
 def test_keypoints_are_circles_of_their_size():
     (ax,) = plots.plot_images([np.zeros((100, 100), np.uint8)])
-    plots.plot_keypoints(ax, [cv2.KeyPoint(50, 40, 40, 90)], color=plots.ORANGE, linewidth=2)
+    plots.plot_keypoints(ax, [cv2.KeyPoint(50, 40, 40, 90)], color=palette.ORANGE, linewidth=2)
     image = rendered(ax)
     for point in (
         (30, 40),
@@ -86,9 +85,9 @@ def test_keypoints_are_circles_of_their_size():
         (50, 50),
     ):  # rim, and the radius downwards
         row, column = to_row_column(ax, image, *point)
-        assert near(image[row - 2 : row + 3, column - 2 : column + 3], plots.ORANGE).any(), point
+        assert near(image[row - 2 : row + 3, column - 2 : column + 3], palette.ORANGE).any(), point
     row, column = to_row_column(ax, image, 60, 35)
-    assert not near(image[row - 2 : row + 3, column - 2 : column + 3], plots.ORANGE).any()
+    assert not near(image[row - 2 : row + 3, column - 2 : column + 3], palette.ORANGE).any()
 
 
 def test_a_frame_is_the_square_of_its_patch():
@@ -109,7 +108,7 @@ def test_matches_end_at_their_points_after_a_resize():
     for size in ((6, 3), (9, 5)):
         figure.set_size_inches(*size)
         image = rendered(axes)
-        for row_index, name in ((0, plots.INLIER), (1, plots.OUTLIER)):
+        for row_index, name in ((0, palette.INLIER), (1, plots.OUTLIER)):
             start = to_row_column(axes[0], image, *points0[row_index])
             end = to_row_column(axes[1], image, *points1[row_index])
             for t in (0.1, 0.3, 0.7, 0.9):
@@ -121,32 +120,14 @@ def test_matches_end_at_their_points_after_a_resize():
     ]
 
 
-def test_match_result_draws_the_surest_and_counts_all():
-    rng = np.random.default_rng(0)
-    points = rng.uniform(20, 480, (30, 2))
-    keypoints = tuple(cv2.KeyPoint(x, y, 5) for x, y in points.tolist())
-    matches = np.stack([np.arange(30)] * 2, axis=1)
-    ratios = np.linspace(0.9, 0.1, 30).astype(np.float32)
-    result = MatchResult(keypoints, keypoints, matches, ratios, np.arange(30) >= 5, None, False)
-    axes = plots.plot_match_result(PHOTO, PHOTO, result, most=10)
-    drawn = [len(collection.get_offsets()) for collection in axes[0].collections]
-    assert sorted(drawn) == [5, 10]
-    inliers = max(axes[0].collections, key=lambda c: len(c.get_offsets())).get_offsets()
-    np.testing.assert_allclose(np.sort(inliers, axis=0), np.sort(points[20:], axis=0), atol=1e-4)
-    texts = [text.get_text() for text in plots.figure_of(axes).legends[0].get_texts()]
-    assert texts == ["25 inliers (the surest 10 drawn)", "5 outliers"]
-    nothing = MatchResult((), (), np.zeros((0, 2), int), ratios[:0], np.zeros(0, bool), None, False)
-    rendered(plots.plot_match_result(PHOTO, PHOTO, nothing))
-
-
 def test_heat_maps_and_patch_maps_show_their_values():
     heat = np.zeros((16, 16))
     heat[4, 4], heat[12, 12] = 1.0, -1.0
     _, (ax0, ax1) = plots.plt.subplots(1, 2)
     assert plots.plot_heatmap(ax0, heat, limit=2.0, title="heat", colorbar=True) is ax0
     image = rendered(ax0)
-    assert near(image[to_row_column(ax0, image, 4, 4)][None, None], plots.VERMILION, 8).all()
-    assert near(image[to_row_column(ax0, image, 12, 12)][None, None], plots.BLUE, 8).all()
+    assert near(image[to_row_column(ax0, image, 4, 4)][None, None], palette.VERMILION, 8).all()
+    assert near(image[to_row_column(ax0, image, 12, 12)][None, None], palette.BLUE, 8).all()
     assert image[to_row_column(ax0, image, 8, 8)].min() > 240
 
     values = patch_map(Spec(32), (8, 20))

@@ -12,11 +12,11 @@ pytest.importorskip("typer")
 pytest.importorskip("skimage")
 
 from kd_cv import KDDescriptor
-from kd_cv.cli.images import example_pair
 from kd_cv.cli.matcher import Options, run
 from kd_cv.descriptor.frames import as_gray
 from kd_cv.draw import report
 from kd_cv.evaluate.metrics import homography_corner_error
+from kd_cv.io.builtin import example_pair
 
 NAMES = ('<img src=x onerror="alert(1)">.png', "b & '@@DATA@@'.png")
 

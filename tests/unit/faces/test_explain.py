@@ -13,15 +13,11 @@ from kd_cv.descriptor.projection import Projection, project
 from kd_cv.descriptor.spec import KERNELS, Spec
 from kd_cv.explain import (
     Pixels,
-    diverging_colors,
     explain,
     explain_patches,
     gradients,
-    heat_png,
-    heat_rgb,
     kernel_map,
     patch_map,
-    patch_png,
     pixel_features,
     pixel_responses,
     planes,
@@ -211,8 +207,6 @@ def test_a_keypoint_without_a_patch_has_no_similarity(frame):
     why = explain(PHOTO, frame, PHOTO, (200, 140, 5, 30), KDDescriptor())
     assert why.similarity == 0.0
     assert not why.heat1["concat"].any()
-    assert why.heat_png(0)
-    assert why.patch_png(0)
 
 
 def test_what_cannot_be_explained_is_said():
@@ -228,7 +222,7 @@ def test_what_cannot_be_explained_is_said():
     with pytest.raises(TypeError, match="KDDescriptor, got SIFT"):
         explain(PHOTO, cv2.KeyPoint(50, 50, 5), PHOTO, cv2.KeyPoint(50, 50, 5), cv2.SIFT_create())
     with pytest.raises(ValueError, match=r"expected \['polar'"):
-        explain_patches(a, b, spec).heat_png(0, "pollar")
+        explain_patches(a, b, spec).limit("pollar")
 
 
 # ------------------------------------------------------------------------------ patch maps
@@ -292,39 +286,6 @@ def test_bad_pixels_and_kernels_are_named():
         patch_map(Spec(32), (32, 0))
     with pytest.raises(ValueError, match="'cartesian'"):
         kernel_map(32, (0, 0), position="cartesian")
-
-
-# ------------------------------------------------------------------------------ colours and files
-
-
-def test_colours_are_neutral_in_the_middle_and_told_apart_without_red_and_green():
-    colors = diverging_colors()
-    assert colors.shape == (256, 3)
-    assert colors.min() >= 0
-    assert colors.max() <= 1
-    assert np.ptp(colors[127:129]) < 0.02
-    luminance = colors @ [0.2126, 0.7152, 0.0722]
-    assert (np.diff(luminance[:128]) > -1e-3).all()
-    assert (np.diff(luminance[128:]) < 1e-3).all()
-    # at equal strength, the two sides differ in blue, which all common colour blindness leaves
-    strength = np.arange(20, 110)
-    assert (colors[127 - strength, 2] - colors[128 + strength, 2] > 0.1).all()
-
-
-def test_png_files_hold_the_maps():
-    why = explain_patches(*photo_patches(32), Spec(32))
-    for image in (0, 1):
-        bgr = cv2.imdecode(np.frombuffer(why.heat_png(image, "polar"), np.uint8), cv2.IMREAD_COLOR)
-        assert bgr.shape == (128, 128, 3)
-        heat = (why.heat0, why.heat1)[image]["polar"]
-        np.testing.assert_array_equal(bgr[::4, ::4, ::-1], heat_rgb(heat, why.limit("polar")))
-        gray = cv2.imdecode(np.frombuffer(why.patch_png(image, 2), np.uint8), cv2.IMREAD_UNCHANGED)
-        assert gray.shape == (64, 64)
-        assert (gray.min(), gray.max()) == (0, 255)
-    assert cv2.imdecode(np.frombuffer(heat_png(np.zeros((8, 8)), zoom=1), np.uint8), 1).min() > 240
-    assert cv2.imdecode(np.frombuffer(patch_png(np.ones((8, 8))), np.uint8), 0).max() == 0
-    with pytest.raises(ValueError, match="zoom must be a positive int, got 0"):
-        patch_png(np.ones((8, 8)), 0)
 
 
 def test_patches_without_sides():

@@ -1,24 +1,27 @@
-"""The picture of `kd-cv match`: keypoints, inliers and outliers, seen at a glance."""
+"""The picture of matches: keypoints, inliers and outliers of two images, seen at a glance.
 
-from collections.abc import Sequence
-from typing import NamedTuple
+>>> sheet = draw_matches(image0, image1, {"KD": result})
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from kd_cv.cli.images import Image
+from kd_cv.draw import palette
+from kd_cv.draw.palette import Color
 from kd_cv.matching import MatchResult
 
-Color = tuple[int, int, int]
+Image = NDArray[np.uint8]
 
-# From the palette of Okabe and Ito, which colour-blind people can tell apart; BGR.
-INLIER: Color = (235, 170, 30)
-OUTLIER: Color = (0, 140, 255)
-KEYPOINT: Color = (190, 190, 190)
-OUTLINE: Color = (66, 228, 240)
-INK: Color = (45, 40, 35)
-PAPER: Color = (255, 255, 255)
+INLIER, OUTLIER, KEYPOINT, OUTLINE, INK, PAPER = map(
+    palette.bgr,
+    (
+        palette.INLIER, palette.OUTLIER, palette.KEYPOINT, palette.OUTLINE, palette.INK,
+        palette.PAPER,
+    ),
+)  # fmt: skip
 
 GAP = 12
 MARGIN = 16
@@ -29,33 +32,33 @@ MAX_WIDTH = 2400
 MAX_LINES = 220  # more would hide the photographs
 
 
-class Row(NamedTuple):
-    """One row of the picture: a title, and what was found."""
+def draw_matches(
+    image0: Image, image1: Image, results: Mapping[str, MatchResult], height: int = 720
+) -> Image:
+    """A sheet (H, W, 3) BGR with a row for each result, under its title, and a legend.
 
-    title: str
-    result: MatchResult
-
-
-def draw_rows(image0: Image, image1: Image, rows: Sequence[Row], height: int) -> Image:
-    """Rows of both images, `height` pixels high each, with titles and a legend."""
+    image0, image1  (H, W, 3) BGR; results  title -> what was matched; height  of a row in pixels
+    """
+    if not results:
+        raise ValueError("there are no results to draw")
     scales = [height / image.shape[0] for image in (image0, image1)]
     width = sum(image.shape[1] * s for image, s in zip((image0, image1), scales, strict=True))
     shrink = min(1.0, MAX_WIDTH / width)
     backdrops = [
         _backdrop(image, s * shrink) for image, s in zip((image0, image1), scales, strict=True)
     ]
-    panels = [_panel(image0, image1, backdrops, row.result) for row in rows]
+    panels = [_panel(image0, image1, backdrops, result) for result in results.values()]
     row_height = panels[0].shape[0] + BAND
-    shape = (row_height * len(rows) + BAND, panels[0].shape[1] + 2 * MARGIN, 3)
+    shape = (row_height * len(panels) + BAND, panels[0].shape[1] + 2 * MARGIN, 3)
     sheet = np.full(shape, PAPER, np.uint8)
     for index, panel in enumerate(panels):
         top = index * row_height + BAND
         sheet[top : top + panel.shape[0], MARGIN : MARGIN + panel.shape[1]] = panel
     titles = [
-        (index * row_height + BAND // 2, row.title, _counts(row.result))
-        for index, row in enumerate(rows)
+        (index * row_height + BAND // 2, title, _counts(result))
+        for index, (title, result) in enumerate(results.items())
     ]
-    return _write(sheet, titles, _legend(rows))
+    return _write(sheet, titles, _legend(results.values()))
 
 
 def _panel(image0: Image, image1: Image, backdrops: Sequence[Image], result: MatchResult) -> Image:
@@ -136,9 +139,9 @@ def _counts(result: MatchResult) -> str:
     return text
 
 
-def _legend(rows: Sequence[Row]) -> list[tuple[Color, str]]:
+def _legend(results: Iterable[MatchResult]) -> list[tuple[Color, str]]:
     entries = [(INLIER, "inlier"), (OUTLIER, "outlier"), (KEYPOINT, "unmatched keypoint")]
-    if any(row.result.success for row in rows):
+    if any(result.success for result in results):
         entries.append((OUTLINE, "image 0 seen in image 1"))
     return entries
 

@@ -1,0 +1,56 @@
+"""The colours of every picture: those of Okabe and Ito, which colour-blind people can tell apart.
+
+>>> bgr(VERMILION)
+(0, 94, 213)
+"""
+
+from functools import lru_cache
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from kd_cv.explain import heat_limit
+
+Color = tuple[int, int, int]
+
+BLACK, ORANGE, SKY, GREEN = "#000000", "#e69f00", "#56b4e9", "#009e73"
+YELLOW, BLUE, VERMILION, PURPLE = "#f0e442", "#0072b2", "#d55e00", "#cc79a7"
+GRAY, PALE, INK, PAPER = "#7f7f7f", "#bebebe", "#23282d", "#ffffff"
+
+# What they mean in a picture of matches.
+INLIER, OUTLIER, KEYPOINT, OUTLINE = SKY, VERMILION, PALE, YELLOW
+
+# Of a heat map: blue speaks against a match, white is neutral, vermilion speaks for it. The ends
+# are darkened, so that the strength is seen in the lightness too.
+DIVERGING = ("#00243f", BLUE, "#f7f7f7", VERMILION, "#4a1a00")
+
+
+def rgb(color: str) -> Color:
+    """Red, green and blue, 0..255, of a colour "#rrggbb"."""
+    red, green, blue = (int(color[i : i + 2], 16) for i in (1, 3, 5))
+    return red, green, blue
+
+
+def bgr(color: str) -> Color:
+    """The same in OpenCV's order."""
+    return rgb(color)[::-1]
+
+
+@lru_cache(maxsize=1)
+def diverging_colors() -> NDArray[np.float64]:
+    """256 colours (256, 3), RGB 0..1, the middle being zero."""
+    stops = np.array([rgb(color) for color in DIVERGING], np.float32) / 255
+    # Mixed in CIELAB, so that equal steps look equal.
+    lab = cv2.cvtColor(stops[None], cv2.COLOR_RGB2Lab)[0]
+    t, places = np.linspace(0, 1, 256), np.linspace(0, 1, len(stops))
+    mixed = np.stack([np.interp(t, places, lab[:, i]) for i in range(3)], axis=1)
+    colors = cv2.cvtColor(mixed[None].astype(np.float32), cv2.COLOR_Lab2RGB)[0]
+    return np.clip(colors, 0, 1).astype(np.float64)
+
+
+def heat_rgb(heat: NDArray[np.float64], limit: float | None = None) -> NDArray[np.uint8]:
+    """A heat map (P, P) in colours (P, P, 3), RGB; the strongest colour stands for `limit`."""
+    limit = heat_limit(heat) if limit is None else limit
+    level = np.clip(np.rint(127.5 * (1 + heat / limit)), 0, 255).astype(np.intp)
+    return np.rint(255 * diverging_colors())[level].astype(np.uint8)
