@@ -271,8 +271,10 @@ def explain(
     keypoint   a cv2.KeyPoint, or a frame (x, y, size, angle)
     descriptor the KDDescriptor that is to be explained; KDDescriptor() by default
 
-    >>> why = explain(image0, keypoints0[i], image1, keypoints1[j], kd)
-    >>> why.similarity, why.shares
+    >>> i, j = result.matches[0]
+    >>> why = explain(image0, result.keypoints0[i], image1, result.keypoints1[j])
+    >>> bool(why.similarity > 0.9)
+    True
     """
     descriptor = KDDescriptor() if descriptor is None else descriptor
     if not isinstance(descriptor, KDDescriptor):

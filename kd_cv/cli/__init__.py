@@ -9,6 +9,8 @@ from collections.abc import Sequence
 
 from kd_cv.io.files import printable
 
+__all__ = ["main"]
+
 MAX_LINE = 500
 BAD_INPUT = (ValueError, TypeError, OSError, ImportError)
 

@@ -1,1 +1,3 @@
 """Whole collections: extraction, COLMAP, retrieval, a cluster."""
+
+__all__: list[str] = []

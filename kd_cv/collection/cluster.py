@@ -71,7 +71,7 @@ def extract(
 ) -> Summary:
     """`kd_cv.collection.extract.extract` with the batches run on a cluster.
 
-    >>> with connected("tcp://scheduler:8786") as client:
+    >>> with connected("tcp://scheduler:8786") as client:  # doctest: +SKIP
     ...     print(extract("/shared/photographs", "/shared/features.h5", client=client))
     """
     threads = sum(client.nthreads().values())
@@ -102,7 +102,7 @@ def fit_statistics(
     kd      whose settings are used; its whitening is not
     client  of a Dask cluster, or None for this process
 
-    >>> fit_whitening(fit_statistics(scenes, client=client), kd.spec, {"fitted on": "..."})
+    >>> statistics = fit_statistics(scenes, client=client)  # doctest: +SKIP
     """
     kd = KDDescriptor(whitening=None) if kd is None else kd
     run = one_by_one if client is None else in_order(client)
@@ -127,7 +127,7 @@ def one_by_one(work: Callable[[Any], Result], items: Sequence[Any]) -> Iterator[
 def in_order(client: Any) -> Callable[[Callable[[Any], Result], Sequence[Any]], Iterator[Result]]:
     """`one_by_one` on the workers of a Dask client, with the same bits.
 
-    >>> fit_photos("/shared/photographs", run=in_order(client))
+    >>> fit_photos("/shared/photographs", run=in_order(client))  # doctest: +SKIP
     """
 
     def run(work: Callable[[Any], Result], items: Sequence[Any]) -> Iterator[Result]:

@@ -219,7 +219,7 @@ def reconstruct(
     The workspace keeps features.h5, database.db and sparse/, the model with the most images.
     Extraction that was interrupted goes on; the rest is done anew.
 
-    >>> print(table([reconstruct("photographs", "workspace")]))
+    >>> print(table([reconstruct("photographs", "workspace")]))  # doctest: +SKIP
     """
     camera_mode(camera)
     if not 0 < ratio <= 1:

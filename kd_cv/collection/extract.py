@@ -444,8 +444,8 @@ def extract(
     overwrite  begin anew; otherwise images that are in the output already, by their names, are kept
     runner     where the batches are run; on threads of this process by default
 
-    >>> summary = extract("photographs", "features.h5")
-    >>> print(summary)
+    >>> print(extract("photographs", "features.h5"))
+    features.h5: 3 images, ...
     """
     _h5py()  # an ImportError comes before any work
     start = time.perf_counter()
@@ -741,8 +741,10 @@ class FeatureFile(Mapping[str, Features]):
 def reading(path: PathLike) -> Iterator[FeatureFile]:
     """Open a feature file.
 
+    >>> summary = extract("photographs", "features.h5")
     >>> with reading("features.h5") as features:
-    ...     features["a.jpg"].frames
+    ...     features["a.jpg"].descriptors.shape == (len(features["a.jpg"].frames), 128)
+    True
     """
     with opened(path) as file:
         yield FeatureFile(file)

@@ -59,9 +59,13 @@ class Hit:
 class Index:
     """An index over the descriptors of a feature file, which it needs beside it to verify.
 
+    >>> from kd_cv.collection.extract import extract
+    >>> summary = extract("photographs", "features.h5")
     >>> index = Index.build("features.h5")
-    >>> for hit in index.search(image):
-    ...     print(hit.name, hit.inliers)
+    >>> [hit.name for hit in index.search(image) if hit.verified]
+    ['a.jpg']
+    >>> index.pairs(top=1)[0]
+    ('a.jpg', ...)
     """
 
     def __init__(
@@ -202,7 +206,7 @@ class Index:
     def pairs(self, top: int = 20) -> list[tuple[str, str]]:
         """Pairs of images of the collection worth matching: each with its `top` by votes.
 
-        >>> reconstruct("photographs", "workspace", pairs=index.pairs())
+        `kd_cv.collection.colmap.reconstruct` takes them.
         """
         wanted: dict[tuple[str, str], None] = {}
         with reading(self.features) as stored:

@@ -12,6 +12,7 @@ from typing import Any
 class Gate:
     """Calls pass side by side; a fork waits until none is under way, and no new one begins.
 
+    >>> opencv = Gate()
     >>> with opencv:
     ...     halved = cv2.pyrDown(image)
     """

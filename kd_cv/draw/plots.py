@@ -1,8 +1,8 @@
 """Matplotlib pictures that compose: every function draws on axes and returns axes.
 
 >>> axes = plot_images([image0, image1], ["query", "scene"])
->>> plot_keypoints(axes[0], result.keypoints0)
->>> plot_matches(*axes, result.points0, result.points1, result.inliers)
+>>> _ = plot_keypoints(axes[0], result.keypoints0)
+>>> _ = plot_matches(*axes, result.points0, result.points1, result.inliers)
 >>> save_plot("matches.png", axes)
 
 Colours are those of `palette`. `style()` sets the fonts and lines that all the pictures share.

@@ -9,3 +9,5 @@
 `readers`     folders and built-in photographs in the form that the protocols take
 `metrics`     pure functions of arrays; `cache` stores rows, so that they are described once
 """
+
+__all__: list[str] = []

@@ -3,8 +3,10 @@
 `scene_statistics` is the one way from scenes (views, frames, point ids) to the statistics that a
 whitening is fitted from; `fit_photos` is the way from a folder of photographs to matrices.
 
+>>> from kd_cv import KDDescriptor
+>>> from kd_cv.whitening import save
 >>> save("mine.npz", fit_photos("photographs"))
->>> KDDescriptor(weights="mine.npz", whitening="ws")
+>>> kd = KDDescriptor(weights="mine.npz", whitening="ws")
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     """A temporary path beside `path`, with its suffix, that takes its place when all went well.
 
     >>> with replacing("result.png") as temporary:
-    ...     figure.savefig(temporary)
+    ...     _ = temporary.write_bytes(b"whole")
     """
     target = Path(path)
     if target.is_dir():

@@ -187,6 +187,7 @@ class KDModule(nn.Module):
         return self
 
     def extra_repr(self) -> str:
+        """The settings, for `repr`."""
         trainable = ", trainable=True" if isinstance(self.A, nn.Parameter) else ""
         return (
             f"patch_size={self.patch_size}, kernel={self.kernel!r}, whitening={self.whitening!r}, "

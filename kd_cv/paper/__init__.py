@@ -1,1 +1,3 @@
 """The paper's figures and numbers."""
+
+__all__: list[str] = []

@@ -4,7 +4,8 @@ Every figure has two halves: a function that draws what it is given (a spec, a p
 similarities), and an entry of `FIGURES` that gives it the defaults of `Material`: the shipped
 whitening, or one fitted on the spot, and pairs of patches from the photographs of scikit-image.
 
->>> save_figures(["kernels", "whitening"], "figures")
+>>> [path.name for path in save_figures(["kernels", "whitening"], "figures")]
+['kernels.png', 'whitening.png']
 """
 
 from __future__ import annotations

@@ -67,6 +67,7 @@ def is_table(rows, count, feature, dtype=np.float32):
 # compute ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_compute_gives_new_keypoints_and_an_array(both, camera, keypoints):
     result = both.compute(camera, keypoints)
     assert type(result) is tuple and len(result) == 2
@@ -239,6 +240,7 @@ def test_a_wrong_mask_is_refused_with_a_reason(kd, sift, camera, mask, error, me
         assert isinstance(sift.detect(camera, mask), tuple)  # a trap: silently accepted
 
 
+@pytest.mark.slow
 def test_any_object_with_detect_is_a_detector(camera):
     for detector in (cv2.ORB_create(100), cv2.FastFeatureDetector_create(50), cv2.MSER_create()):
         feature = KDDescriptor(detector=detector)
@@ -498,6 +500,7 @@ def test_isinstance_without_inheritance(kd):
     assert type(kd) is KDDescriptor and cv2.Feature2D not in type(kd).__mro__
 
 
+@pytest.mark.slow
 def test_it_survives_collection_and_the_hands_of_cpp(kd, camera, keypoints):
     program = """
         import gc, cv2
@@ -718,6 +721,7 @@ def pairs(photographs, similarity):
     return [[(image, detector.detect(image, None)) for image in pair] for pair in pairs]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("whitening", [None, "ws", "wus", "pcasqrt"])
 def test_bytes_rank_like_floats(pairs, fitted, whitening):
     floats, bytes_ = (

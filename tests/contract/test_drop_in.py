@@ -6,6 +6,8 @@ import pytest
 
 from kd_cv import KDDescriptor
 
+pytestmark = pytest.mark.slow
+
 MIN_MATCH_COUNT = 10
 
 

@@ -16,16 +16,15 @@ from ways_in.entry import Entry, photographs
 import kd_cv
 
 
-def available(entry):
+def marked(entry):
+    missing = pytest.mark.skipif(not entry.available(), reason=f"needs {', '.join(entry.needs)}")
     return pytest.param(
-        entry,
-        id=entry.name,
-        marks=pytest.mark.skipif(not entry.available(), reason=f"needs {', '.join(entry.needs)}"),
+        entry, id=entry.name, marks=[missing, *([pytest.mark.slow] if entry.slow else [])]
     )
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-@pytest.mark.parametrize("entry", [available(entry) for entry in ENTRIES])
+@pytest.mark.parametrize("entry", [marked(entry) for entry in ENTRIES])
 def test_contract(entry, check):
     check(entry)
 
@@ -43,6 +42,7 @@ def in_another_interpreter(*arguments):
     return run.stdout
 
 
+@pytest.mark.slow
 def test_without_numba_all_keep_it_and_give_the_same(tmp_path):
     out = in_another_interpreter("--without", "numba", "--save", tmp_path / "rows.npz")
     assert out.startswith("warning: Numba cannot be imported (No module named 'numba')")
@@ -56,6 +56,7 @@ def test_without_numba_all_keep_it_and_give_the_same(tmp_path):
             )
 
 
+@pytest.mark.slow
 def test_without_torch_all_others_keep_it():
     out = in_another_interpreter(
         "--without", "torch", "--without", "kornia", "--check", "check_types"

@@ -53,6 +53,7 @@ def test_import_loads_nothing_heavy():
     assert loaded == "[]"
 
 
+@pytest.mark.slow
 def test_detecting_loads_no_torch_and_making_a_descriptor_no_numba():
     program = f"""
         import sys, numpy as np, kd_cv

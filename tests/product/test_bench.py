@@ -24,6 +24,8 @@ from benchmarks.report import Part, Report, in_time
 from benchmarks.sections import SECTIONS, run
 from kd_cv.collection.extract import cores
 
+pytestmark = pytest.mark.slow
+
 TINY = Config(
     rounds=2, seconds=0.0, processes=1, keypoints=(30, 60), growth=(20, 40, 60),
     stage_keypoints=60, batch=8, memory_keypoints=500,

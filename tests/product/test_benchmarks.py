@@ -10,6 +10,8 @@ import pytest
 from collections_of_photographs import photographs
 from skimage import data
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 
 

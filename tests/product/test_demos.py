@@ -9,6 +9,8 @@ import pytest
 
 pytest.importorskip("skimage")
 
+pytestmark = pytest.mark.slow
+
 DEMOS = sorted((Path(__file__).parents[2] / "demos").glob("*.py"))
 #: What a demo needs beyond the core and scikit-image.
 NEEDS = {"kornia_pipeline": "kornia", "finetune_whitening": "torch", "retrieval": "faiss"}

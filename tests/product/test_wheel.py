@@ -16,6 +16,8 @@ import pytest
 
 from kd_cv.whitening import registry as weights
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 PROGRAM = """
 import numpy as np

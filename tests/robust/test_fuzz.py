@@ -13,6 +13,8 @@ from pieces import mutations
 from run import kept
 from targets import TARGETS
 
+pytestmark = pytest.mark.slow
+
 INPUTS = 60
 
 

@@ -14,6 +14,8 @@ from kd_cv.descriptor.kernels import PHI, RHO, THETA, X
 from kd_cv.descriptor.sampling import extract_patches, max_depth, sampling_steps
 from kd_cv.descriptor.spec import CART_DIM, KERNELS, POLAR_DIM, Spec
 
+pytestmark = pytest.mark.slow
+
 U = 2.0**-24  # half the spacing of float32 numbers at 1
 
 
@@ -83,8 +85,8 @@ def test_rows_are_finite_and_of_norm_one_or_zero(
         "huge": texture.astype(np.float32) * np.float32(1e36),
     }.get(kind, texture)
     kd = KDDescriptor(
-        P, kernel, whitening, dim=min(128, Spec(P, kernel).dim), magnification=magnification,
-        scales=scales, drop=drop,
+        patch_size=P, kernel=kernel, whitening=whitening, dim=min(128, Spec(P, kernel).dim),
+        magnification=magnification, scales=scales, drop=drop,
     )  # fmt: skip
     keypoints = to_keypoints(np.array(rows, dtype=np.float64).reshape(-1, 4))
     kept, found = kd.compute(image, keypoints)

@@ -63,6 +63,7 @@ def test_no_module_of_the_network_is_imported():
             assert not network & {name.split(".")[0] for name in names}, path.name
 
 
+@pytest.mark.slow
 def test_the_main_paths_work_without_a_network(tmp_path):
     """A new process in which any socket is an error."""
     program = """

@@ -116,6 +116,7 @@ print(digest.hexdigest())
 """
 
 
+@pytest.mark.slow
 def test_new_processes_give_the_same_bits_whatever_the_threads_chunks_and_order():
     pytest.importorskip("numba")
     settings = [(1, 96, 0), (2, 17, 1), (4, 64, 2)]

@@ -47,6 +47,7 @@ class CommandLine(Entry):
     """A command on files in a folder; what it prints is one JSON object, and nothing else."""
 
     needs = ("typer", "rich")
+    slow = True
 
     def arguments(self, batch: np.ndarray) -> tuple[Any, ...]:
         folder = Path(tempfile.mkdtemp(prefix="contract ", dir=scratch()))

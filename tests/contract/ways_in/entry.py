@@ -25,6 +25,7 @@ class Entry:
     """A public way in.
 
     needs      modules without which it is not there
+    slow       takes seconds
     types      of arrays or tensors that it takes beside those of `arguments`
     side       of the images that it is given
     tolerance  between a batch and its items one by one
@@ -34,6 +35,7 @@ class Entry:
 
     name = ""
     needs: tuple[str, ...] = ()
+    slow = False
     types: tuple[str, ...] = ()
     layout_names: tuple[str, ...] = LAYOUTS
     side = 128

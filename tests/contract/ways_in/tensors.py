@@ -52,6 +52,7 @@ class OfKDFeature(Entry):
 
     name = "KDFeature"
     needs = ("torch", "kornia")
+    slow = True
     types = ("float64",)
     layout_names = LAYOUTS[:3]  # the others are not there in torch
     side = 64

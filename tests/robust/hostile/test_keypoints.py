@@ -94,6 +94,7 @@ def test_no_keypoints(kd, value):
     assert has_none(kd.compute(IMAGE, value), 0)
 
 
+@pytest.mark.slow
 def test_the_same_keypoint_100_000_times(kd):
     assert has_rows(kd.compute(IMAGE, POINTS[:1] * 100_000), 100_000, zero=False)
 

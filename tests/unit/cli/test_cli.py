@@ -89,6 +89,7 @@ def test_json_of_photographs(photos, capsys, name):
     assert list(found["steps"]) == ["detect", "describe", "match", "homography"]
 
 
+@pytest.mark.slow
 def test_compare_draws_a_row_for_each(photos, tmp_path, capsys):
     a, b, _ = photos
     one, three = tmp_path / "one.png", tmp_path / "three.png"
@@ -353,6 +354,7 @@ def test_extract_options(photos, tmp_path, capsys):
     assert "--weights is for the descriptor kd" in refused
 
 
+@pytest.mark.slow
 def test_extract_on_a_local_cluster(photos, tmp_path, capsys):
     for module in ("h5py", "distributed"):
         pytest.importorskip(module)
@@ -379,6 +381,7 @@ def test_colmap_refuses(photos, tmp_path, capsys):
     assert not workspace.exists()
 
 
+@pytest.mark.slow
 def test_export(tmp_path, capsys):
     for module in ("torch", "onnxscript"):
         pytest.importorskip(module)
@@ -411,6 +414,7 @@ def test_weights(tmp_path, capsys, monkeypatch):
     assert "nowhere" in _fails(capsys, "weights")
 
 
+@pytest.mark.slow
 def test_installed_command_needs_no_torch(tmp_path):
     """The first command of the README, with torch and kornia out of reach."""
     program = (

@@ -24,6 +24,8 @@ from kd_cv.fit import fit_photos
 from kd_cv.io.datasets import Scene, View
 from kd_cv.whitening.whitening import Statistics, Whitening, save
 
+pytestmark = pytest.mark.slow
+
 distributed = pytest.importorskip("distributed")
 pytest.importorskip("h5py")
 pytest.importorskip("threadpoolctl")

@@ -29,6 +29,8 @@ from kd_cv.collection.extract import Extraction, extract, reading
 from kd_cv.matching import match_descriptors, root
 from kd_cv.settings import as_uint8
 
+pytestmark = pytest.mark.slow
+
 pycolmap = pytest.importorskip("pycolmap")
 pytest.importorskip("h5py")
 

@@ -366,6 +366,7 @@ def test_progress_tells_the_rate_and_the_time_left(capsys: pytest.CaptureFixture
     assert list(shown(reports(), 100, progress=False)) and capsys.readouterr().err == ""
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_collection(tmp_path: Path) -> None:
     """What 100 images more put into the file is not kept, but for some of HDF5's directory."""
     code = (
@@ -411,6 +412,7 @@ def test_damaged_part_is_done_again(folder: Path, tmp_path: Path) -> None:
     assert output.read_bytes() == (tmp_path / "whole.h5").read_bytes()
 
 
+@pytest.mark.slow
 def test_killed_at_any_moment(tmp_path: Path) -> None:
     """SIGKILL, again and again, at random moments: in the end the file is the undisturbed one."""
     folder = photographs(tmp_path / "images", count=40, side=128)

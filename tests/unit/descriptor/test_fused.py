@@ -285,6 +285,7 @@ def _send_rows(connection, kd, image, frames):
     connection.send(len(kd.detectAndCompute(image, None)[0]))
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_after_a_fork(photographs, threads):
     if "fork" not in multiprocessing.get_all_start_methods():
@@ -329,6 +330,7 @@ def _rows(kd, image, frames):
     return kd.compute(image, kd_cv.descriptor.frames.to_keypoints(frames))[1]
 
 
+@pytest.mark.slow
 def test_where_numba_may_keep_no_code(camera, keypoints, tmp_path):
     np.savez(tmp_path / "in.npz", image=camera, frames=from_keypoints(keypoints)[:20])
     program = f"""

@@ -288,6 +288,7 @@ def sequence_folder(tmp_path_factory, photographs):
     return folder.parent
 
 
+@pytest.mark.slow
 def test_strips_of_a_sequence_show_the_same_points(sequence_folder):
     (sequence,) = find_sequences(sequence_folder)
     found = strips_of_sequence(sequence, max_patches=60, max_keypoints=200)
@@ -401,6 +402,7 @@ def test_robustness_is_as_the_paper_says(labelled):
     assert turns["KD polar raw"][0] == (0, pytest.approx(labelled.fpr95(still)))
 
 
+@pytest.mark.slow
 def test_supervised_whitening_of_any_descriptor():
     scenes = builtin_scenes(["brick", "coffee", "chelsea"], views=3, max_keypoints=400)
     sets = list(warped_images(builtin_photos(["astronaut"]), views=3))
@@ -484,6 +486,7 @@ def test_hpatches_command_on_the_release_layout(tmp_path, capsys, labelled):
     assert "retrieval" in out and "45.2 29.7 77.8" in out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protocol", ["shrinkage", "eigenvalues", "robustness"])
 def test_curves_of_patches_as_table_and_picture(
     protocol, phototourism_folder, fitted, tmp_path, capsys
@@ -528,6 +531,7 @@ def test_what_eval_refuses(arguments, words, tmp_path, capsys):
     assert words in err and err.count("kd-cv: error") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not (SHARED / "liberty").is_dir(), reason="the Liberty patches are not here")
 def test_raw_fpr95_on_genuine_patches():
     from kd_cv.io.datasets import read_phototourism

@@ -617,6 +617,7 @@ def open_book(side=384, n_views=6):
     return images, H_pages
 
 
+@pytest.mark.slow
 def test_sfm_scene_of_an_open_book(tmp_path):
     """From photographs to correspondences, checked against the pages' own homographies."""
     pytest.importorskip("pycolmap")

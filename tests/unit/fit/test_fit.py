@@ -166,6 +166,7 @@ def test_structure_from_motion_shows_only_the_training_photographs(tmp_path, pho
         list(fit.photo_scenes(paths, "sfm", workspace=tmp_path / "work"))
 
 
+@pytest.mark.slow
 def test_fit_command(folder, tmp_path, capsys, camera):
     output = tmp_path / "mine.npz"
     assert main(["fit", str(folder), "-o", str(output), "--max-keypoints", "500"]) == 0
@@ -191,6 +192,7 @@ def test_nothing_is_left_to_test_on(folder, tmp_path, capsys):
     assert set(load(tmp_path / "a.npz")) == {(kernel, 32) for kernel in KERNELS}
 
 
+@pytest.mark.slow
 def test_fit_helps_on_photographs_it_has_not_seen(folder, tmp_path, capsys):
     output = tmp_path / "mine.npz"
     command = ["fit", str(folder), "-o", str(output), "--pairs", "warp", "--json"]

@@ -21,6 +21,7 @@ from kd_cv.nn.export import FramesModule, export_onnx  # noqa: E402
 from kd_cv.nn.sampling import halved  # noqa: E402
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning"),
     pytest.mark.usefixtures("one_torch_thread"),
 ]

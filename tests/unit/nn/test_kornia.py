@@ -320,6 +320,7 @@ def test_gradients_reach_the_image(feature, image, keypoints):
         assert leaf.grad.isfinite().all() and leaf.grad.abs().max() > 0
 
 
+@pytest.mark.slow
 def test_lafs_are_described_on_their_device(fitted):
     """Operations of the meta device and the CPU do not mix."""
     kd = KDModule(whitening="ws", weights=fitted).to("meta")

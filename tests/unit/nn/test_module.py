@@ -431,6 +431,7 @@ def run(program):
     return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
 
 
+@pytest.mark.slow
 def test_import_of_the_package_leaves_torch_alone():
     program = """
 import sys, kd_cv
@@ -446,6 +447,7 @@ def test_without_torch_the_error_names_the_extra():
     assert "pip install kd-cv[torch]" in run(program).stderr
 
 
+@pytest.mark.slow
 def test_no_network_and_no_file_is_written():
     program = """
 import sys, torch, kd_cv

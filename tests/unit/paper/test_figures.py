@@ -9,6 +9,8 @@ import cv2
 import numpy as np
 import pytest
 
+pytestmark = pytest.mark.slow
+
 data = pytest.importorskip("skimage.data")
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")

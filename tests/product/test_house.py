@@ -1,0 +1,139 @@
+"""The rules of the house: layers hold, and every room says what is public and what that is."""
+
+import importlib
+import inspect
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import kd_cv
+
+PACKAGE = Path(kd_cv.__file__).parent
+PROJECT = PACKAGE.parent / "pyproject.toml"
+ROOMS = sorted(path.parent.name for path in PACKAGE.glob("*/__init__.py"))
+
+
+# Layers -------------------------------------------------------------------------------------------
+
+
+def layers(folder):
+    """Exit code and output of import-linter in a folder with the package and its contract."""
+    pytest.importorskip("importlinter")
+    run = subprocess.run(
+        [sys.executable, "-c", "from importlinter.cli import lint_imports_command as run; run()",
+         "--no-cache"],
+        capture_output=True, text=True, timeout=300, check=False, cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(folder)},
+    )  # fmt: skip
+    return run.returncode, run.stdout + run.stderr
+
+
+@pytest.fixture
+def house(tmp_path):
+    """A copy of the package's code that may be broken."""
+    if not PROJECT.exists():
+        pytest.skip("the contract is in the source tree")
+    only_code = shutil.ignore_patterns("__pycache__", "*.npz", "weights_data")
+    shutil.copytree(PACKAGE, tmp_path / "kd_cv", ignore=only_code)
+    shutil.copy(PROJECT, tmp_path)
+    return tmp_path
+
+
+@pytest.mark.slow
+def test_every_room_imports_only_from_those_below(house):
+    code, out = layers(house)
+    assert code == 0 and "0 broken" in out, out
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "line",
+    [
+        "from kd_cv.cli import main",
+        "def later():\n    import kd_cv.whitening",  # a lazy import is an import
+    ],
+)
+def test_an_import_from_above_is_found(house, line):
+    with (house / "kd_cv/descriptor/core.py").open("a") as file:
+        file.write(f"\n\n{line}\n")
+    code, out = layers(house)
+    assert code == 1 and "kd_cv.descriptor is not allowed to import" in out, out
+
+
+@pytest.mark.slow
+def test_a_room_without_a_layer_is_found(house):
+    (house / "kd_cv/cellar.py").write_text('"""A new room."""\n')
+    code, out = layers(house)
+    assert code == 1 and "cellar" in out, out
+
+
+# What is public -----------------------------------------------------------------------------------
+
+
+def imported(name):
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        if "kd-cv[" in str(error):
+            pytest.skip(str(error))
+        raise
+
+
+def faults(name, thing):
+    """What a public name, or a method of a public class, lacks: a docstring, types."""
+    if inspect.isclass(thing):
+        if not (thing.__doc__ or "").strip():
+            yield f"{name} has no docstring"
+        for method, value in vars(thing).items():
+            function = getattr(value, "__func__", getattr(value, "fget", value))
+            # What a decorator generates has no line of its own to describe.
+            if not method.startswith("_") and inspect.isfunction(function):
+                yield from faults(f"{name}.{method}", function)
+    elif inspect.isroutine(thing):
+        if not (thing.__doc__ or "").strip():
+            yield f"{name} has no docstring"
+        signature = inspect.signature(thing)
+        for parameter in list(signature.parameters.values()):
+            own = parameter.name in ("self", "cls")
+            if not own and parameter.annotation is inspect.Parameter.empty:
+                yield f"{name} has no type for {parameter.name}"
+        if signature.return_annotation is inspect.Signature.empty:
+            yield f"{name} has no type for what it returns"
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_every_room_says_what_is_public(room):
+    module = imported(f"kd_cv.{room}")
+    assert isinstance(module.__all__, list) and (module.__doc__ or "").strip()
+    lacking = [fault for n in module.__all__ for fault in faults(n, getattr(module, n))]
+    assert not lacking
+
+
+@pytest.mark.parametrize("name", kd_cv.__all__)
+def test_every_public_name_has_types_and_a_docstring(name):
+    try:
+        thing = getattr(kd_cv, name)
+    except ImportError as error:
+        pytest.skip(str(error))
+    assert not list(faults(name, thing))
+
+
+def test_what_lacks_a_type_or_a_docstring_is_found():
+    class Bare:
+        def method(self, x: int, y):
+            """A docstring."""
+
+        @property
+        def answer(self) -> int:
+            return 42
+
+    assert list(faults("Bare", Bare)) == [
+        "Bare has no docstring",
+        "Bare.method has no type for y",
+        "Bare.method has no type for what it returns",
+        "Bare.answer has no docstring",
+    ]
