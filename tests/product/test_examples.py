@@ -45,6 +45,7 @@ def names():
         "np": np,
         "cv2": cv2,
         "image": image0,
+        "gray": image0,
         "keypoints": cv2.SIFT_create(100).detect(image0, None),
         "image0": image0,
         "image1": image1,
@@ -81,7 +82,7 @@ def imported(name):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", modules())
+@pytest.mark.parametrize("name", list(modules()))
 def test_examples_run(name, names, folder):
     module = imported(name)
     said, _ = wrong_examples(module, names)
