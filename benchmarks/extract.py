@@ -28,7 +28,7 @@ import cv2
 
 from kd_cv import KDDescriptor
 from kd_cv.collection.extract import Clock, Extraction, extract
-from kd_cv.io.datasets import list_photos, read_gray
+from kd_cv.io.images import list_photos, read_gray
 
 SIZE = (1280, 853)
 

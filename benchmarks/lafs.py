@@ -19,7 +19,7 @@ from rich.progress import track
 from skimage import data
 
 from kd_cv import KDDescriptor, KDFeature
-from kd_cv.io.datasets import list_photos
+from kd_cv.io.images import list_photos
 from kd_cv.nn.lafs import lafs_from_keypoints
 
 NAMES = ("astronaut", "brick", "camera", "chelsea", "coffee", "coins", "grass", "gravel", "rocket")

@@ -77,7 +77,7 @@ def _detected(material: Material, count: int) -> KeyPoints:
 def load_material(path: str | os.PathLike[str] | None = None) -> Material:
     """A photograph from a file, or four of scikit-image's as one of 1024 x 1024."""
     if path is not None:
-        from kd_cv.io.datasets import read_gray
+        from kd_cv.io.images import read_gray
 
         return Material(Path(path).name, read_gray(path))
     try:

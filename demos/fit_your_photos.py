@@ -15,7 +15,7 @@ from kd_cv.draw.matches import draw_matches
 from kd_cv.evaluate.metrics import matching_precision
 from kd_cv.evaluate.readers import warped_images
 from kd_cv.fit.matrices import fit_photos, read_reduced, split_photos
-from kd_cv.io.datasets import list_photos
+from kd_cv.io.images import list_photos
 from kd_cv.whitening import save
 
 NAMES = ("coffee", "brick", "chelsea", "coins", "astronaut", "rocket", "gravel")

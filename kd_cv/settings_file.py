@@ -4,16 +4,23 @@ import gzip
 import os
 import zlib
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 import cv2
 import numpy as np
 
 from kd_cv.descriptor.sampling import MAX_SCALES
-from kd_cv.io.files import replacing
+from kd_cv.io.files import check_utf8, opened, replacing
 from kd_cv.settings import Settings
 
 NODE = "feature2d"  # of the settings in a file of their own
+
+FORMATS = {
+    ".yml": cv2.FILE_STORAGE_FORMAT_YAML,
+    ".xml": cv2.FILE_STORAGE_FORMAT_XML,
+    ".json": cv2.FILE_STORAGE_FORMAT_JSON,
+}
 
 # A file of settings has about 500 bytes. OpenCV's parser needs memory that grows with the square of
 # the depth of nesting: 32 kB of brackets take 1 GB.
@@ -32,11 +39,19 @@ def write_settings(
             f"weights given as {type(settings.weights).__name__} cannot be written as "
             "settings: save them to a file and give its path"
         )
+    for text, what in ((settings.weights, "the name of weights"), (node or NODE, "a node")):
+        check_utf8(text, what)
     if not isinstance(target, cv2.FileStorage):
+        # In memory: OpenCV cannot open every name that a file can have.
+        suffixes = [suffix.lower() for suffix in Path(target).suffixes[-2:]]
+        packed = suffixes[-1:] == [".gz"]
+        form = FORMATS.get("".join(suffixes[:-1] if packed else suffixes[-1:]), FORMATS[".yml"])
+        flags = cv2.FILE_STORAGE_WRITE | cv2.FILE_STORAGE_MEMORY | form
+        storage = cv2.FileStorage("", flags)
+        write_settings(settings, feature_name, storage, node or NODE)
+        data = storage.releaseAndGetString().encode("utf-8")
         with replacing(target) as temporary:
-            storage = cv2.FileStorage(str(temporary), cv2.FILE_STORAGE_WRITE)
-            write_settings(settings, feature_name, storage, node or NODE)
-            storage.release()
+            temporary.write_bytes(gzip.compress(data, mtime=0) if packed else data)
         return
     if node:
         target.startWriteStruct(node, cv2.FileNode_MAP)
@@ -65,21 +80,22 @@ def _opened(path: str | os.PathLike[str]) -> Any:
     """A file of settings, which may be packed by gzip, opened; its nodes live as long as it."""
     path = str(path)
     try:
-        with open(path, "rb") as file:
+        with opened(path) as file:
             packed = file.read(2) == b"\x1f\x8b"
-    except OSError as error:
-        raise OSError(f"cannot read {path!r}: {error.strerror}") from error
-    try:
-        with gzip.open(path) if packed else open(path, "rb") as file:
-            data = file.read(MAX_BYTES + 1)
+            file.seek(0)
+            data = (gzip.GzipFile(fileobj=file) if packed else file).read(MAX_BYTES + 1)
         if len(data) > MAX_BYTES:
             raise ValueError(f"it has more than {MAX_BYTES} bytes")
         flags = cv2.FILE_STORAGE_READ | cv2.FILE_STORAGE_MEMORY
         storage = cv2.FileStorage(data.decode("utf-8"), flags)
         storage.getNode(NODE)  # an error if the file is not a map
         return storage
+    except gzip.BadGzipFile as error:
+        raise ValueError(f"{path!r} is damaged: {error}") from error
+    except OSError as error:
+        raise OSError(f"cannot read {path!r}: {error.strerror}") from error
     # OpenCV's parser, by version; and gzip's
-    except (cv2.error, SystemError, ValueError, EOFError, gzip.BadGzipFile, zlib.error) as error:
+    except (cv2.error, SystemError, ValueError, EOFError, zlib.error) as error:
         raise ValueError(f"{path!r} is not YAML, XML or JSON of settings: {error}") from error
 
 

@@ -21,11 +21,12 @@ from kd_cv.descriptor.engine import describe_patches
 from kd_cv.descriptor.spec import KERNELS, Spec
 from kd_cv.evaluate.candidates import make_candidates
 from kd_cv.evaluate.images import ImageSet, image_matching
+from kd_cv.evaluate.patch_sets import PatchSet, read_phototourism
 from kd_cv.evaluate.patches import phototourism
 from kd_cv.evaluate.readers import find_sequences
 from kd_cv.fit.builders import hpatches_scene, sfm_scene
 from kd_cv.fit.matrices import fit_whitening, scene_statistics
-from kd_cv.io.datasets import PatchSet, Scene, read_phototourism
+from kd_cv.fit.scenes import Scene
 from kd_cv.io.files import replacing
 from kd_cv.settings import Settings
 from kd_cv.whitening.registry import INDEX, Entry, file_sha256

@@ -4,6 +4,7 @@ Exit codes: 0 done; 1 no homography was found (`match`), or a check failed; 2 ba
 3 an error of kd_cv itself; 130 interrupted.
 """
 
+import io
 import sys
 from collections.abc import Sequence
 
@@ -17,6 +18,9 @@ BAD_INPUT = (ValueError, TypeError, OSError, ImportError)
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run `kd-cv` with these arguments (those of the process by default); the exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a name that it cannot show is no error
+            stream.reconfigure(errors="backslashreplace")
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in arguments
     arguments = [argument for argument in arguments if argument != "--debug"] or ["--help"]

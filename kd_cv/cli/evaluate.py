@@ -65,8 +65,8 @@ def phototourism(
     """
     from kd_cv.cli.tables import telling
     from kd_cv.evaluate.cache import Cache
+    from kd_cv.evaluate.patch_sets import read_phototourism
     from kd_cv.evaluate.patches import pairs_of_set, patch_verification
-    from kd_cv.io.datasets import read_phototourism
     from kd_cv.paper import numbers as paper
 
     chosen = _candidates(descriptors, weights, whitening, kernels, patch_size, dim)
@@ -119,8 +119,8 @@ def hpatches(
     from kd_cv.evaluate.cache import Cache
     from kd_cv.evaluate.hpatches import hpatches as run
     from kd_cv.evaluate.hpatches import strips_of_sequence
+    from kd_cv.evaluate.patch_sets import read_hpatches_release
     from kd_cv.evaluate.readers import find_sequences
-    from kd_cv.io.datasets import read_hpatches_release
     from kd_cv.paper import numbers as paper
 
     chosen = _candidates(descriptors, weights, whitening, kernels, patch_size, dim)

@@ -15,7 +15,7 @@ from kd_cv.evaluate.readers import warped_images
 from kd_cv.evaluate.scores import Progress, Score
 from kd_cv.feature2d import KDDescriptor
 from kd_cv.fit.matrices import PairSource, fit_photos, read_reduced, split_photos
-from kd_cv.io.datasets import list_photos
+from kd_cv.io.images import list_photos
 from kd_cv.whitening import registry as shipped
 from kd_cv.whitening import save
 from kd_cv.whitening.registry import DEFAULT_WEIGHTS

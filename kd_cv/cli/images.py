@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kd_cv.io.builtin import example_pair
-from kd_cv.io.datasets import read_image_bytes
+from kd_cv.io.images import read_image_bytes
 
 Image = NDArray[np.uint8]
 

@@ -38,8 +38,10 @@ def check_figure(path: Path | None, inputs: Sequence[Path] = ()) -> None:
 
 def check_picture(path: Path) -> None:
     """OpenCV must know how to write the kind of picture that the suffix names."""
+    # By the suffix alone: there are names of files that crash OpenCV.
     try:
-        known = bool(path.suffix) and cv2.haveImageWriter(path.name)
+        suffix = path.suffix if path.suffix.isascii() else ""
+        known = bool(suffix) and cv2.haveImageWriter("x" + suffix)
     except cv2.error:
         known = False
     if not known:

@@ -30,7 +30,7 @@ from kd_cv.collection.extract import (
 )
 from kd_cv.feature2d import KDDescriptor
 from kd_cv.fit.matrices import scene_statistics
-from kd_cv.io.datasets import Scene
+from kd_cv.fit.scenes import Scene
 from kd_cv.whitening.whitening import Statistics
 
 Result = TypeVar("Result")

@@ -43,8 +43,8 @@ from numpy.typing import NDArray
 from kd_cv.descriptor.frames import from_keypoints, radians
 from kd_cv.detector.keypoints import strongest
 from kd_cv.feature2d import KDDescriptor
-from kd_cv.io.datasets import PHOTO_SUFFIXES, list_photos, read_gray
 from kd_cv.io.files import printable, replacing
+from kd_cv.io.images import PHOTO_SUFFIXES, list_photos, read_gray
 from kd_cv.matching import DESCRIPTORS, as_feature
 
 LAYOUT = 1  # to be raised when the layout or the meaning of a setting changes

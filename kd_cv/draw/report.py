@@ -25,6 +25,7 @@ from kd_cv.explain import Explanation, explain, explain_patches
 from kd_cv.feature2d import KDDescriptor
 from kd_cv.geometry import reprojection_errors
 from kd_cv.io.files import replacing
+from kd_cv.io.images import reduced
 from kd_cv.matching import RATIO, MatchResult
 
 MAX_SIDE = 1600  # of an embedded photograph
@@ -64,7 +65,7 @@ def report_page(
     result          of matching with `ratio` and `threshold`; the slider shows its candidates
     descriptor      that made them; a KDDescriptor is explained by heat maps
     """
-    small0, small1 = _shrunk(image0), _shrunk(image1)
+    small0, small1 = reduced(image0, MAX_SIDE), reduced(image1, MAX_SIDE)
     matches, ratios, inliers = _on_page(result, ratio, threshold)
     frames = [
         from_keypoints([keypoints[i] for i in rows.tolist()])
@@ -246,12 +247,6 @@ def _scaling(scale: NDArray[np.float64]) -> NDArray[np.float64]:
     """Pixel (x, y) of an image to that of its resized copy; pixel centres are at integers."""
     x, y = scale
     return np.array([[x, 0, x / 2 - 0.5], [0, y, y / 2 - 0.5], [0, 0, 1]])
-
-
-def _shrunk(image: Image) -> Image:
-    scale = min(1.0, MAX_SIDE / max(image.shape[:2]))
-    size = [max(1, round(side * scale)) for side in image.shape[1::-1]]
-    return np.asarray(cv2.resize(image, size, interpolation=cv2.INTER_AREA), np.uint8)
 
 
 def _jpeg(image: Image) -> str:

@@ -15,8 +15,8 @@ from kd_cv.evaluate.candidates import Array32, Candidate, Patches
 from kd_cv.evaluate.scores import Progress, Score, tell
 from kd_cv.fit.builders import JitterLevel, hpatches_scene
 from kd_cv.fit.correspond import REGION
-from kd_cv.io import datasets
-from kd_cv.io.datasets import read_gray
+from kd_cv.fit.sequences import ImageSequence
+from kd_cv.io.images import read_gray
 
 Gray = NDArray[np.uint8]
 Strips = Mapping[str, Patches]  # "ref", "e1", ... "t5": (N, P, P), row n of all the same point
@@ -26,7 +26,7 @@ LEVELS: dict[str, JitterLevel] = {"e": "easy", "h": "hard", "t": "tough"}
 
 
 def strips_of_sequence(
-    sequence: datasets.Sequence,
+    sequence: ImageSequence,
     patch_size: int = 65,
     magnification: float = REGION,
     max_patches: int = 500,

@@ -15,7 +15,7 @@ from kd_cv.evaluate import metrics
 from kd_cv.evaluate.cache import Cache
 from kd_cv.evaluate.candidates import Array32, Candidate
 from kd_cv.evaluate.scores import Progress, Score, tell
-from kd_cv.io.datasets import read_gray
+from kd_cv.io.images import read_gray
 from kd_cv.matching import RATIO, find_homography, match_descriptors
 
 Gray = NDArray[np.uint8]

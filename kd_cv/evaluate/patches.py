@@ -14,8 +14,9 @@ from kd_cv.descriptor.sampling import extract_patches
 from kd_cv.evaluate import metrics
 from kd_cv.evaluate.cache import Cache
 from kd_cv.evaluate.candidates import Array32, Candidate, Patches
+from kd_cv.evaluate.patch_sets import PatchSet
 from kd_cv.evaluate.scores import Progress, Score, tell
-from kd_cv.io.datasets import NO_POINT, PatchSet, Scene
+from kd_cv.fit.scenes import NO_POINT, Scene
 
 Pairs = NDArray[np.int64]
 

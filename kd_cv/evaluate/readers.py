@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from kd_cv.descriptor.frames import MAGNIFICATION
 from kd_cv.evaluate.images import ImageSet
+from kd_cv.evaluate.patch_sets import read_phototourism
 from kd_cv.evaluate.patches import MAX_ALL_PAIRS, PatchPairs, pairs_of_scenes, pairs_of_set
 from kd_cv.fit.builders import (
     JitterLevel,
@@ -20,14 +21,15 @@ from kd_cv.fit.builders import (
     warp,
     warp_scene,
 )
-from kd_cv.io import datasets
+from kd_cv.fit.scenes import Scene
+from kd_cv.fit.sequences import ImageSequence, read_sequence
 from kd_cv.io.builtin import FIT_PHOTOS, TEST_PHOTOS, builtin_photos
-from kd_cv.io.datasets import Scene, read_sequence
+from kd_cv.io.images import read_photos
 
 Gray = NDArray[np.uint8]
 
 
-def find_sequences(folder: str | os.PathLike[str]) -> list[datasets.Sequence]:
+def find_sequences(folder: str | os.PathLike[str]) -> list[ImageSequence]:
     """The sequences in a folder of them, or the one that the folder is."""
     folder = Path(folder)
     if not folder.is_dir():
@@ -93,7 +95,7 @@ def labelled_pairs(
     if data is None:
         return pairs_of_scenes(builtin_scenes(TEST_PHOTOS, "hard"), *settings)
     if is_phototourism(data):
-        patch_set = datasets.read_phototourism(data)
+        patch_set = read_phototourism(data)
         every = len(patch_set) <= MAX_ALL_PAIRS
         return pairs_of_set(patch_set, "all" if every else "m50")
     return pairs_of_scenes(scenes_of(data), *settings)
@@ -110,7 +112,7 @@ def scenes_of(data: str | os.PathLike[str]) -> Iterator[Scene]:
                 sequence, frames="detected", jitter=None, detectors=("dog",), max_keypoints=1000
             )
         return
-    for number, (path, gray) in enumerate(datasets.read_photos(folder)):
+    for number, (path, gray) in enumerate(read_photos(folder)):
         yield warp_scene(gray, 3, number, name=path.name, max_keypoints=800)
 
 

@@ -13,7 +13,7 @@ from kd_cv.descriptor.frames import Frames
 from kd_cv.descriptor.sampling import extract_patches
 from kd_cv.evaluate.candidates import Array32, Candidate, Patches, digest
 from kd_cv.fit.matrices import descriptor_statistics
-from kd_cv.io.datasets import Scene
+from kd_cv.fit.scenes import Scene
 from kd_cv.whitening.whitening import Whitening
 
 Gray = NDArray[np.uint8]

@@ -33,9 +33,10 @@ from kd_cv.fit.correspond import (
     project_frames,
     scene_of,
 )
+from kd_cv.fit.scenes import Scene
+from kd_cv.fit.sequences import ImageSequence, read_sequence
 from kd_cv.fit.surface import SurfaceMap, reconstruct, registered_views, track
-from kd_cv.io import datasets
-from kd_cv.io.datasets import Scene, read_gray, read_photos, read_sequence
+from kd_cv.io.images import read_gray, read_photos
 
 FrameKind = Literal["detected", "projected"]
 JitterLevel = Literal["easy", "hard", "tough"]
@@ -48,7 +49,7 @@ RECIPE = 1
 
 
 def hpatches_scene(
-    sequence: datasets.Sequence | str | os.PathLike[str],
+    sequence: ImageSequence | str | os.PathLike[str],
     *,
     frames: FrameKind = "projected",
     detectors: Sequence[Detector] = ("dog", "hessian", "harris"),
@@ -64,7 +65,7 @@ def hpatches_scene(
     frames="detected" takes the keypoints of every image as they are; jitter must be None.
     """
     _check(frames, jitter, max_keypoints, max_frames)
-    if not isinstance(sequence, datasets.Sequence):
+    if not isinstance(sequence, ImageSequence):
         sequence = read_sequence(sequence)
     images = [read_gray(path) for path in sequence.images]
     return _homography_scene(

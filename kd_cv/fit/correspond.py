@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
 from kd_cv.descriptor.frames import radians
-from kd_cv.io.datasets import NO_POINT, Scene, View
+from kd_cv.fit.scenes import NO_POINT, Scene, View
 
 Array = NDArray[np.float64]
 

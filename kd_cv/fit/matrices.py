@@ -22,7 +22,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-import cv2
 import numpy as np
 from numpy.typing import NDArray
 
@@ -31,7 +30,8 @@ from kd_cv.descriptor.projection import Array32
 from kd_cv.descriptor.spec import KERNELS, Spec
 from kd_cv.detector.keypoints import detect
 from kd_cv.fit.builders import sfm_scene, warp_scene
-from kd_cv.io.datasets import Scene, View, list_photos, read_gray
+from kd_cv.fit.scenes import Scene, View
+from kd_cv.io.images import list_photos, read_gray, reduced
 from kd_cv.settings import Settings
 from kd_cv.whitening.whitening import Key, Statistics, Whitening
 
@@ -146,11 +146,7 @@ def read_reduced(path: Path, max_size: int = MAX_SIZE) -> NDArray[np.uint8] | No
     except (ValueError, OSError) as error:
         warnings.warn(f"photograph skipped: {error}", stacklevel=2)
         return None
-    scale = max_size / max(gray.shape)
-    if scale < 1:
-        size = [max(1, round(scale * side)) for side in gray.shape[::-1]]
-        gray = np.asarray(cv2.resize(gray, size, interpolation=cv2.INTER_AREA), np.uint8)
-    return gray
+    return reduced(gray, max_size)
 
 
 def photo_scenes(

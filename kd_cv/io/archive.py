@@ -23,12 +23,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kd_cv.io.files import replacing
+from kd_cv.io.files import read_bytes, replacing
 
 _META = "meta.json"
 _VERSION = 1
-_MAX_BYTES = 1 << 28
+MAX_BYTES = 1 << 28
 _MAX_MEMBERS = 1024
+_MAX_LIST_BYTES = 1 << 20  # what lists the members of an archive
 
 # The header of an array as NumPy writes it. Its own reader takes any Python literal, and so raises
 # almost anything.
@@ -91,17 +92,15 @@ def read_archive(
 
 
 def _parse_archive(path: Path, kind: str) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-    size = path.stat().st_size
-    if size > _MAX_BYTES:
-        raise ValueError(f"it has {size} bytes, more than {_MAX_BYTES}")
-    with zipfile.ZipFile(io.BytesIO(path.read_bytes())) as archive:
+    packed = read_bytes(path, MAX_BYTES)
+    with _zip(packed) as archive:
         members = archive.infolist()
         names = [member.filename for member in members]
-        if len(names) != len(set(names)) or len(names) > _MAX_MEMBERS:
-            raise ValueError(f"it has repeated members or more than {_MAX_MEMBERS}")
+        if len(names) != len(set(names)):
+            raise ValueError("it has repeated members")
         if any(member.compress_type != zipfile.ZIP_STORED for member in members):
             raise ValueError("it has compressed members")
-        if sum(member.file_size for member in members) > size:
+        if sum(member.file_size for member in members) > len(packed):
             raise ValueError("its members claim more bytes than it has")
         data = {member.filename: archive.read(member) for member in members}
     if _META not in data:
@@ -117,6 +116,14 @@ def _parse_archive(path: Path, kind: str) -> tuple[dict[str, NDArray[Any]], dict
     if stated != _checksum(arrays, {**header, **meta}):
         raise ValueError("its checksum is wrong: the file is corrupted")
     return arrays, meta
+
+
+def _zip(data: bytes) -> zipfile.ZipFile:
+    """A zip file of not too many members, which take ten times their size when they are listed."""
+    members = data.count(b"PK\1\2")  # what each entry of the list begins with
+    if members > _MAX_MEMBERS:
+        raise ValueError(f"it has {members} members, more than {_MAX_MEMBERS}")
+    return zipfile.ZipFile(io.BytesIO(data))
 
 
 def _read_array(name: str, data: bytes) -> NDArray[Any]:
@@ -157,10 +164,8 @@ def read_npz(path: str | os.PathLike[str], limit: int) -> dict[str, NDArray[Any]
     Only numbers and text: nothing is unpickled.
     """
     try:
-        with zipfile.ZipFile(path) as archive:
+        with _zip(read_bytes(path, limit + _MAX_LIST_BYTES)) as archive:
             members = archive.infolist()
-            if len(members) > _MAX_MEMBERS:
-                raise ValueError(f"it has {len(members)} members, more than {_MAX_MEMBERS}")
             # Of the others, Python unpacks a whole block before it looks at the size.
             if any(
                 m.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) for m in members

@@ -1,15 +1,84 @@
-"""Files are written whole or not at all; their names are shown without steering the terminal."""
+"""Files of others are read within limits; ours are written whole or not at all."""
 
+import hashlib
 import os
 import secrets
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
+
+PathLike = str | os.PathLike[str]
+
+# ----------------------------------------------------------------------------------------- reading
 
 
 @contextmanager
-def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
+def opened(path: PathLike) -> Iterator[BinaryIO]:
+    """A file to read; ValueError if it is a directory, a pipe or a device.
+
+    A pipe might never begin, and a device never end. Nothing else in this package opens a file that
+    others may have made.
+    """
+    # NONBLOCK: to open a pipe does not wait for a writer. What was opened is what is looked at.
+    number = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    mode = os.fstat(number).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(number)
+        kind = "directory" if stat.S_ISDIR(mode) else "pipe or device"
+        raise ValueError(f"{os.fspath(path)} is not a file, but a {kind}")
+    with open(number, "rb") as file:
+        yield file
+
+
+def check_regular(path: PathLike) -> None:
+    """`opened` for a library that opens the file by itself."""
+    with opened(path):
+        pass
+
+
+def read_bytes(path: PathLike, limit: int) -> bytes:
+    """The content of a file of at most `limit` bytes."""
+    with opened(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > limit:
+            raise ValueError(f"{os.fspath(path)} has {size} bytes, at most {limit} are read")
+        data = file.read(size + 1)
+        if len(data) > size:
+            raise ValueError(f"{os.fspath(path)} grew while it was read")
+        return data
+
+
+def read_text(path: PathLike, limit: int, encoding: str = "ascii") -> str:
+    """The text of a file of at most `limit` bytes."""
+    try:
+        return read_bytes(path, limit).decode(encoding)
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{os.fspath(path)} is not a text file: {error}") from error
+
+
+def as_folder(path: PathLike) -> Path:
+    """The path of a folder that is there."""
+    folder = Path(path)
+    if not folder.is_dir():
+        raise ValueError(f"{folder} is not a folder")
+    return folder
+
+
+def digest(data: bytes, length: int = 64) -> str:
+    """The first `length` hexadecimal digits of the SHA-256 of some bytes."""
+    return hashlib.sha256(data).hexdigest()[:length]
+
+
+# ----------------------------------------------------------------------------------------- writing
+
+
+@contextmanager
+def replacing(path: PathLike, within: Path | None = None) -> Iterator[Path]:
     """A temporary path beside `path`, with its suffix, that takes its place when all went well.
+
+    within: another folder of the same file system for the temporary file.
 
     >>> with replacing("result.png") as temporary:
     ...     _ = temporary.write_bytes(b"whole")
@@ -19,7 +88,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         raise IsADirectoryError(f"{str(target)!r} is a directory, expected a file to write")
     if not target.parent.is_dir():
         raise FileNotFoundError(f"no directory {str(target.parent)!r} to write {target.name!r} in")
-    temporary = _new_file(target)
+    temporary = _new_file(target, within or target.parent)
     try:
         yield temporary
         if target.exists():
@@ -29,15 +98,31 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
-def _new_file(target: Path) -> Path:
-    """An empty file beside `target`, of a name that nobody can foresee."""
+def _new_file(target: Path, folder: Path) -> Path:
+    """An empty file in `folder`, of a name that nobody can foresee."""
     # Not by tempfile: its files are private, and the umask that says what an ordinary new file
     # may be can only be read by setting it, for all threads at once.
     stem = target.stem[:64]  # the name of the target may be as long as names can be
-    temporary = target.with_name(f".{stem}-{secrets.token_hex(8)}{target.suffix}")
+    temporary = folder / f".{stem}-{secrets.token_hex(8)}{target.suffix}"
     flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY  # EXCL: no file or link that is there already
     os.close(os.open(temporary, flags, 0o600 if target.exists() else 0o666))
     return temporary
+
+
+# ------------------------------------------------------------------------------------------- words
+
+
+def reason(error: Exception) -> str:
+    """What went wrong, without the name of the file."""
+    return (isinstance(error, OSError) and error.strerror) or str(error)
+
+
+def check_utf8(text: str, what: str) -> None:
+    """ValueError for text that UTF-8 cannot hold, as names of files may be: it crashes OpenCV."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        raise ValueError(f"{what} must be text that UTF-8 can hold, got {text!r}") from None
 
 
 def printable(text: str) -> str:

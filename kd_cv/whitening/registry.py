@@ -6,7 +6,6 @@ The files are in `weights/` of a checkout and in `kd_cv/weights_data/` of an ins
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from collections.abc import Mapping
@@ -20,10 +19,13 @@ import numpy as np
 
 from kd_cv.descriptor.projection import Projection
 from kd_cv.descriptor.spec import Spec
+from kd_cv.io.archive import MAX_BYTES
+from kd_cv.io.files import digest, read_bytes, read_text
 from kd_cv.whitening.whitening import Key, Whitening, load_pth, needs_sqrt, variant_name
 from kd_cv.whitening.whitening import load as load_file
 
 INDEX = "index.json"
+MAX_INDEX_BYTES = 2**20
 Weights = str | os.PathLike[str] | Whitening | Mapping[Key, Whitening]
 DEFAULT_WHITENING: str | None = "ws"
 DEFAULT_WEIGHTS = "multiview"
@@ -143,7 +145,7 @@ def projection_for(
 
 def file_sha256(path: str | os.PathLike[str]) -> str:
     """SHA-256 of a file, as the registry records it."""
-    return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+    return digest(read_bytes(path, MAX_BYTES))
 
 
 def _from_path(
@@ -189,8 +191,14 @@ def _registry(where: Path) -> dict[str, Entry]:
     if not index.is_file():
         return {}
     try:
-        entries = {name: Entry(**entry) for name, entry in json.loads(index.read_text()).items()}
+        entries = {
+            name: Entry(**entry)
+            for name, entry in json.loads(read_text(index, MAX_INDEX_BYTES, "utf-8")).items()
+        }
         for entry in entries.values():
+            for text in (entry.file, entry.sha256):
+                if not isinstance(text, str):
+                    raise TypeError(f"a file and its checksum must be text, got {text!r}")
             if not entry.file or Path(entry.file).name != entry.file:
                 raise ValueError(f"{entry.file!r} is not the name of a file beside it")
     except (AttributeError, TypeError, ValueError, RecursionError) as error:

@@ -36,6 +36,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kd_cv.io.archive import canonical_json, read_archive, write_archive
+from kd_cv.io.files import read_bytes
 
 Float64 = NDArray[np.float64]
 Float32 = NDArray[np.float32]
@@ -676,11 +677,8 @@ def load_pth(path: str | os.PathLike[str], training_set: str = "liberty") -> Whi
             f"reading {os.fspath(path)} needs torch {'.'.join(map(str, SAFE_TORCH))} or newer, "
             f"not {torch.__version__}: a file can make older ones run any code (CVE-2025-32434)"
         )
-    size = Path(path).stat().st_size
-    if size > _MAX_PTH_BYTES:
-        raise ValueError(f"{os.fspath(path)} has {size} bytes, at most {_MAX_PTH_BYTES} are read")
     # Not from the file itself, of which torch would ask, in vain, for gigabytes at a time.
-    data = io.BytesIO(Path(path).read_bytes())
+    data = io.BytesIO(read_bytes(path, _MAX_PTH_BYTES))
     try:
         models = torch.load(data, map_location="cpu", weights_only=True)
     except Exception as error:  # torch does not say what a damaged file makes it raise

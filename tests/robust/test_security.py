@@ -21,8 +21,9 @@ import pytest
 import kd_cv
 from kd_cv import KDDescriptor
 from kd_cv.collection.extract import Summary
-from kd_cv.io import archive, datasets
-from kd_cv.io.datasets import PatchSet, Scene
+from kd_cv.evaluate.patch_sets import PatchSet
+from kd_cv.fit.scenes import Scene
+from kd_cv.io import archive, images
 from kd_cv.io.files import replacing
 from kd_cv.whitening import registry as weights
 from kd_cv.whitening import whitening
@@ -190,14 +191,14 @@ LARGE_TO_A_DECODER = {
 @pytest.mark.parametrize("kind", LARGE_TO_A_DECODER)
 def test_a_header_means_the_same_to_reader_and_decoder(tmp_path, kind, monkeypatch):
     """Nothing larger than the limit is decoded, whatever a header seems to say."""
-    monkeypatch.setattr(datasets, "MAX_PIXELS", 1_000_000)
+    monkeypatch.setattr(images, "MAX_PIXELS", 1_000_000)
     decoded = []
     imdecode = cv2.imdecode
     monkeypatch.setattr(cv2, "imdecode", lambda *a: decoded.append(imdecode(*a)) or decoded[-1])
     path = tmp_path / "i"
     path.write_bytes(LARGE_TO_A_DECODER[kind])
     with pytest.raises(ValueError, match=r"is not a|pixels"):
-        datasets.read_gray(path)
+        images.read_gray(path)
     assert not decoded
 
 
@@ -207,36 +208,36 @@ def test_a_jpeg_of_a_thousand_scans_is_refused(tmp_path):
     path = tmp_path / "i.jpg"
     path.write_bytes(data[:-2] + data[scan:-2] * 1000 + data[-2:])
     with pytest.raises(ValueError, match="is not a JPEG"):
-        datasets.read_gray(path)
+        images.read_gray(path)
     path.write_bytes(data)
-    assert datasets.read_gray(path).shape == (64, 64)
+    assert images.read_gray(path).shape == (64, 64)
 
 
 def test_too_large_a_file_and_what_is_no_file_are_not_read(tmp_path, monkeypatch):
-    monkeypatch.setattr(datasets, "MAX_IMAGE_BYTES", 1000)
+    monkeypatch.setattr(images, "MAX_IMAGE_BYTES", 1000)
     (tmp_path / "large.png").write_bytes(bytes(1001))
     with pytest.raises(ValueError, match="1001 bytes, at most 1000"):
-        datasets.read_gray(tmp_path / "large.png")
+        images.read_gray(tmp_path / "large.png")
     with pytest.raises(ValueError, match="is not a file, but a directory"):
-        datasets.read_gray(tmp_path)
+        images.read_gray(tmp_path)
     if hasattr(os, "mkfifo"):
         os.mkfifo(tmp_path / "pipe.png")  # to open it would wait for a writer
         with pytest.raises(ValueError, match="is not a file, but a pipe"):
-            datasets.read_gray(tmp_path / "pipe.png")
+            images.read_gray(tmp_path / "pipe.png")
 
 
 def test_other_kinds_of_images_pass_only_where_they_may(tmp_path, monkeypatch):
-    monkeypatch.setattr(datasets, "MAX_PIXELS", 1_000_000)
+    monkeypatch.setattr(images, "MAX_PIXELS", 1_000_000)
     path = tmp_path / "i"
     for data in (b"RIFF....WEBP", b"II*\0", b""):
         path.write_bytes(data)
-        assert datasets.read_image_bytes(path, others=True) == data
+        assert images.read_image_bytes(path, others=True) == data
         with pytest.raises(ValueError, match="is not a JPEG"):
-            datasets.read_image_bytes(path)
+            images.read_image_bytes(path)
     for data in LARGE_TO_A_DECODER.values():
         path.write_bytes(data)
         with pytest.raises(ValueError, match=r"is not a JPEG|pixels"):
-            datasets.read_image_bytes(path, others=True)
+            images.read_image_bytes(path, others=True)
 
 
 # --------------------------------------------------------------------------------------- archives
@@ -309,6 +310,26 @@ def test_other_ways_of_packing_are_refused(tmp_path):
         archive.read_npz(path, 1000)
 
 
+def test_an_archive_of_many_members_is_refused_before_they_are_listed(tmp_path):
+    """A list of members takes ten times its size in Python."""
+    import tracemalloc
+
+    path, count = tmp_path / "s.npz", 50_000
+    entry = struct.pack("<4s4B4HL2L5H2L", b"PK\1\2", 20, 3, 20, 0, *[0] * 4, 0, 0, 0, 1, *[0] * 6)
+    listed = (entry + b"a") * count
+    end = struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, count % 65536, count % 65536, len(listed), 0, 0)
+    path.write_bytes(listed + end)
+    with zipfile.ZipFile(path) as sound:
+        assert len(sound.infolist()) == count
+    tracemalloc.start()
+    for read in (lambda: archive.read_npz(path, 2**31), lambda: Statistics.load(path)):
+        with pytest.raises(ValueError, match="50000 members, more than 1024"):
+            read()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 3 * path.stat().st_size
+
+
 def test_statistics_of_any_claimed_dimension_take_no_memory(tmp_path):
     path = tmp_path / "s.npz"
     meta = {"dim": 10**9, "count": 1, "pair_count": 0}
@@ -352,6 +373,13 @@ def test_the_registry_names_files_beside_it_only(tmp_path):
         where.mkdir()
         (where / "index.json").write_text(json.dumps({"town": {**entry, "file": file}}))
         with pytest.raises(ValueError, match="not the name of a file beside it"):
+            weights.names(where)
+    for k, other in enumerate(({"sha256": []}, {"file": 3})):
+        where = tmp_path / f"other {k}"
+        where.mkdir()
+        content = {"town": {**entry, "file": "a.npz", **other}}
+        (where / "index.json").write_text(json.dumps(content))
+        with pytest.raises(ValueError, match=r"must map names to.*must be text, got (\[\]|3)"):
             weights.names(where)
     (tmp_path / "index.json").write_text("[" * 100_000)
     with pytest.raises(ValueError, match="must map names to"):

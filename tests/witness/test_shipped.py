@@ -7,8 +7,8 @@ import pytest
 
 from kd_cv import KDDescriptor, describe
 from kd_cv.evaluate.candidates import make_candidates
+from kd_cv.evaluate.patch_sets import read_phototourism
 from kd_cv.evaluate.patches import phototourism
-from kd_cv.io.datasets import read_phototourism
 from kd_cv.whitening import registry as weights
 from kd_cv.whitening.registry import DEFAULT_WEIGHTS, DEFAULT_WHITENING
 

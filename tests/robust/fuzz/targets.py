@@ -33,8 +33,10 @@ from pieces import (
 )
 
 from kd_cv import KDDescriptor
-from kd_cv.io import archive, datasets
-from kd_cv.io.datasets import Scene, View
+from kd_cv.evaluate.patch_sets import read_hpatches_strips, read_phototourism
+from kd_cv.fit.scenes import Scene, View
+from kd_cv.fit.sequences import read_sequence
+from kd_cv.io import archive, images
 from kd_cv.whitening import whitening
 from kd_cv.whitening.whitening import Statistics, Whitening
 
@@ -57,7 +59,7 @@ class Target:
     def check(self, data: bytes) -> bool:
         """Whether the input was taken (True) or refused as documented (False)."""
         try:
-            with warnings.catch_warnings(), mock.patch.object(datasets, "MAX_PIXELS", MAX_PIXELS):
+            with warnings.catch_warnings(), mock.patch.object(images, "MAX_PIXELS", MAX_PIXELS):
                 warnings.simplefilter("ignore")
                 self.run(data)
         except self.allowed as error:
@@ -204,7 +206,7 @@ def phototourism(data: bytes) -> None:
             (here / "info.txt").write_bytes(info)
         if m50:
             (here / "m50_2_2_0.txt").write_bytes(m50)
-        read = datasets.read_phototourism(here)
+        read = read_phototourism(here)
         assert read.patches.shape == (len(read), 64, 64)
         read.matching_pairs()
 
@@ -230,14 +232,14 @@ def hpatches(data: bytes) -> None:
         (here / "ref.png").write_bytes(first)
         (here / "e1.png").write_bytes(second)
         if mode & 2:
-            strips = datasets.read_hpatches_strips(here)
+            strips = read_hpatches_strips(here)
             assert strips["ref"].shape == strips["e1"].shape
             assert strips["ref"].shape[1:] == (65, 65)
             return
-        read = datasets.read_sequence(here)
+        read = read_sequence(here)
         assert np.isfinite(np.linalg.inv(read.H_1tok[1])).all()
         for path in read.images:
-            datasets.read_gray(path)
+            images.read_gray(path)
 
 
 def _hpatches_seeds() -> list[bytes]:
@@ -258,13 +260,13 @@ def image(data: bytes) -> None:
         path = here / "i"
         path.write_bytes(data)
         _agree(data)
-        assert datasets.read_gray(path).size <= datasets.MAX_PIXELS
+        assert images.read_gray(path).size <= images.MAX_PIXELS
 
 
 def _agree(data: bytes) -> None:
     """What is decoded has the size that was read from the header, or the limit is worth nothing."""
-    size = datasets._image_size(data)
-    if size is None or not 0 < size[0] * size[1] <= datasets.MAX_PIXELS:
+    size = images._image_size(data)
+    if size is None or not 0 < size[0] * size[1] <= images.MAX_PIXELS:
         return
     flags = cv2.IMREAD_GRAYSCALE | cv2.IMREAD_IGNORE_ORIENTATION
     try:

@@ -21,7 +21,7 @@ from kd_cv.collection import cluster, extract
 from kd_cv.collection.extract import Extraction
 from kd_cv.descriptor.frames import as_gray, from_keypoints, to_keypoints
 from kd_cv.fit import fit_photos
-from kd_cv.io.datasets import Scene, View
+from kd_cv.fit.scenes import Scene, View
 from kd_cv.whitening.whitening import Statistics, Whitening, save
 
 pytestmark = pytest.mark.slow

@@ -33,7 +33,7 @@ from kd_cv.collection.extract import (
     shown,
 )
 from kd_cv.descriptor.frames import MAGNIFICATION, from_keypoints
-from kd_cv.io import datasets
+from kd_cv.io import images
 from kd_cv.matching import match_descriptors
 
 h5py = pytest.importorskip("h5py")
@@ -45,7 +45,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def gray(path: Path) -> np.ndarray:
-    return datasets.read_gray(path)
+    return images.read_gray(path)
 
 
 def test_hloc_layout(folder: Path, tmp_path: Path) -> None:
@@ -201,7 +201,7 @@ def test_what_cannot_be_read_is_skipped_and_said(
     (folder / "text.jpg").write_text("not a picture")
     cv2.imwrite(str(folder / "huge.png"), np.zeros((300, 300), np.uint8))
     cv2.imwrite(str(folder / "plain.png"), np.full((50, 50), 9, np.uint8))
-    monkeypatch.setattr(datasets, "MAX_PIXELS", 200 * 200)
+    monkeypatch.setattr(images, "MAX_PIXELS", 200 * 200)
     summary = extract(folder, tmp_path / "f.h5", SMALL)
     assert summary.exit_code == 1 and summary.done == 7
     reasons = dict(summary.skipped)

@@ -22,6 +22,7 @@ from kd_cv.evaluate.candidates import (
 from kd_cv.evaluate.curves import moved, robustness_curves, shrinkage_curves
 from kd_cv.evaluate.hpatches import hpatches, strips_of_sequence
 from kd_cv.evaluate.images import ImageSet, image_matching, match_scores
+from kd_cv.evaluate.patch_sets import PatchSet
 from kd_cv.evaluate.patches import PatchPairs, pairs_of_scenes, pairs_of_set, phototourism
 from kd_cv.evaluate.readers import (
     builtin_scenes,
@@ -31,8 +32,9 @@ from kd_cv.evaluate.readers import (
     warped_images,
 )
 from kd_cv.evaluate.whitened import Whitened, with_ws
+from kd_cv.fit.scenes import NO_POINT, Scene, View
+from kd_cv.fit.sequences import read_sequence
 from kd_cv.io.builtin import builtin_photos
-from kd_cv.io.datasets import NO_POINT, PatchSet, Scene, View, read_sequence
 from kd_cv.matching import RootSIFT
 
 SHARED = Path(__file__).resolve().parents[4] / "shared" / "data"
@@ -534,7 +536,7 @@ def test_what_eval_refuses(arguments, words, tmp_path, capsys):
 @pytest.mark.slow
 @pytest.mark.skipif(not (SHARED / "liberty").is_dir(), reason="the Liberty patches are not here")
 def test_raw_fpr95_on_genuine_patches():
-    from kd_cv.io.datasets import read_phototourism
+    from kd_cv.evaluate.patch_sets import read_phototourism
 
     patch_set = read_phototourism(SHARED / "liberty")
     (score,) = phototourism(patch_set, make_candidates(["raw"], patch_size=64))

@@ -23,8 +23,9 @@ from kd_cv.fit.correspond import (
     project_frames,
     transfer_frames,
 )
+from kd_cv.fit.scenes import NO_POINT, Scene
 from kd_cv.fit.surface import Camera, SurfaceMap, pixels_from_rays, rays_from_pixels
-from kd_cv.io.datasets import NO_POINT, Scene, read_gray
+from kd_cv.io.images import read_gray
 
 H_TILTED = np.array([[1.1, 0.2, 5.0], [-0.15, 0.95, -3.0], [2e-4, -1e-4, 1.0]])
 

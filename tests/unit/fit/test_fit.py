@@ -16,7 +16,7 @@ from kd_cv.descriptor.frames import from_keypoints
 from kd_cv.descriptor.spec import KERNELS, Spec
 from kd_cv.fit import matrices as fit
 from kd_cv.fit.matrices import describe_scene, fit_photos
-from kd_cv.io.datasets import Scene, View
+from kd_cv.fit.scenes import Scene, View
 from kd_cv.settings import Settings
 from kd_cv.whitening.whitening import Statistics, load, save
 

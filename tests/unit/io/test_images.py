@@ -6,7 +6,7 @@ import zlib
 import pytest
 
 from kd_cv.cli.images import read_photo
-from kd_cv.io.datasets import read_gray
+from kd_cv.io.images import read_gray
 
 
 def test_a_photograph_of_absurd_size(tmp_path):

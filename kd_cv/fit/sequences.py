@@ -1,0 +1,73 @@
+"""Image sequences with homographies, as HPatches and Oxford publish them."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kd_cv.io.files import as_folder, read_text
+from kd_cv.io.images import PHOTO_SUFFIXES
+
+
+@dataclass(frozen=True)
+class ImageSequence:
+    """Images 1..K of one plane (or from one place) and the homographies from image 1.
+
+    images: K paths. H_1tok: (K, 3, 3) float64; H_1tok[k - 1] maps image 1 to image k.
+    """
+
+    name: str
+    images: tuple[Path, ...]
+    H_1tok: NDArray[np.float64]
+
+
+def read_sequence(folder: str | os.PathLike[str]) -> ImageSequence:
+    """Read an image sequence with homographies: HPatches (1.ppm, H_1_2) or Oxford (img1, H1to2p).
+
+    Images are numbered from 1 without a gap; every one but the first has its homography.
+    """
+    folder = as_folder(folder)
+    numbered: dict[int, Path] = {}
+    for path in sorted(folder.iterdir()):
+        match = re.fullmatch(r"(?:img)?([1-9]\d{0,3})", path.stem)
+        if not match or path.suffix.lower() not in PHOTO_SUFFIXES or not path.is_file():
+            continue
+        number = int(match[1])
+        if number in numbered:
+            raise ValueError(f"{folder}: {numbered[number].name} and {path.name} are both {number}")
+        numbered[number] = path
+    if len(numbered) < 2 or max(numbered) != len(numbered):
+        raise ValueError(
+            f"{folder}: expected images 1, 2, ... (or img1, img2, ...), "
+            f"found {[numbered[k].name for k in sorted(numbered)]}"
+        )
+    H_1tok = [np.eye(3)]
+    for k in range(2, len(numbered) + 1):
+        names = (f"H_1_{k}", f"H1to{k}p")
+        found = [folder / name for name in names if (folder / name).is_file()]
+        if not found:
+            raise ValueError(f"{folder} has neither {names[0]} nor {names[1]}")
+        H_1tok.append(read_homography(found[0]))
+    images = tuple(numbered[k] for k in sorted(numbered))
+    return ImageSequence(folder.resolve().name, images, np.stack(H_1tok))
+
+
+def read_homography(path: str | os.PathLike[str]) -> NDArray[np.float64]:
+    """A 3 x 3 matrix from a text file, numbers parted by blanks or commas."""
+    path = Path(path)
+    try:
+        values = np.array(read_text(path, 4096).replace(",", " ").split(), dtype=np.float64)
+    except ValueError as error:
+        raise ValueError(f"{path} is not a homography: {error}") from error
+    if values.size != 9 or not np.isfinite(values).all():
+        raise ValueError(f"{path}: a homography is 9 finite numbers, got {values.size}")
+    H = values.reshape(3, 3)
+    scale = np.abs(H).max()
+    if scale == 0 or abs(np.linalg.det(H / scale)) < 1e-15:
+        raise ValueError(f"{path}: the homography is singular")
+    return H

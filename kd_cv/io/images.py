@@ -1,0 +1,183 @@
+"""Photographs: which files are taken for one, what they may cost, and their pixels."""
+
+from __future__ import annotations
+
+import os
+import re
+import struct
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from kd_cv.descriptor.forks import opencv
+from kd_cv.io.files import as_folder, read_bytes, reason
+
+PHOTO_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".ppm", ".pgm"})
+
+MAX_PIXELS = 2**27  # a photograph larger than this is taken for a decompression bomb
+MAX_IMAGE_BYTES = 2**30
+MAX_SCANS = 100  # of a JPEG: each is a pass over all pixels; cameras and editors make 12 at most
+
+
+# ----------------------------------------------------------------------------------------- folders
+
+
+def find_photos(folder: str | os.PathLike[str]) -> tuple[list[Path], dict[Path, str]]:
+    """Photographs in a folder and below it, sorted; and the folders that cannot be read, with why.
+
+    Links to folders are not followed: they may lead round in a circle.
+    """
+    photos: list[Path] = []
+    unread: dict[Path, str] = {}
+    waiting = [as_folder(folder)]
+    while waiting:
+        place = waiting.pop()
+        try:
+            entries = list(os.scandir(place))
+        except OSError as error:  # not ours to read, or a path longer than the system takes
+            unread[place] = reason(error)
+            continue
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                waiting.append(place / entry.name)
+            elif Path(entry.name).suffix.lower() in PHOTO_SUFFIXES and entry.is_file():
+                photos.append(place / entry.name)
+    return sorted(photos), unread
+
+
+def list_photos(folder: str | os.PathLike[str]) -> list[Path]:
+    """Photographs in a folder and below it, sorted; ValueError if there is none.
+
+    A folder below it that cannot be read is skipped with a warning that names it.
+    """
+    paths, unread = find_photos(folder)
+    for place, why in unread.items():
+        warnings.warn(f"folder skipped: {place}: {why}", stacklevel=2)
+    if not paths:
+        known = ", ".join(sorted(PHOTO_SUFFIXES))
+        raise ValueError(f"{folder} holds no photographs ({known})")
+    return paths
+
+
+def read_photos(folder: str | os.PathLike[str]) -> Iterator[tuple[Path, NDArray[np.uint8]]]:
+    """Path and gray image (H, W) of every photograph in a folder and below it.
+
+    One that cannot be read is skipped with a warning that names it; ValueError if none can.
+    """
+    paths = list_photos(folder)
+    read = 0
+    for path in paths:
+        try:
+            image = read_gray(path)
+        except (ValueError, OSError) as error:
+            warnings.warn(f"photograph skipped: {error}", stacklevel=2)
+            continue
+        read += 1
+        yield path, image
+    if not read:
+        raise ValueError(f"none of the {len(paths)} photographs in {folder} can be read")
+
+
+# ------------------------------------------------------------------------------------------ pixels
+
+
+def reduced(image: NDArray[np.uint8], max_size: int | None) -> NDArray[np.uint8]:
+    """The image with its longer side at most `max_size`; None: as it is."""
+    height, width = image.shape[:2]
+    if max_size is None or max(height, width) <= max_size:
+        return image
+    scale = max_size / max(height, width)
+    size = (max(1, round(width * scale)), max(1, round(height * scale)))
+    with opencv:
+        return np.asarray(cv2.resize(image, size, interpolation=cv2.INTER_AREA), dtype=np.uint8)
+
+
+def read_gray(path: str | os.PathLike[str]) -> NDArray[np.uint8]:
+    """Decode a JPEG, PNG, BMP or PNM file to a gray uint8 image (H, W).
+
+    The pixel grid is the stored one: an EXIF orientation is not applied, as COLMAP does not either,
+    so that frames of a reconstruction fit the image.
+    """
+    data = read_image_bytes(path)
+    flags = cv2.IMREAD_GRAYSCALE | cv2.IMREAD_IGNORE_ORIENTATION
+    try:
+        image = cv2.imdecode(np.frombuffer(data, np.uint8), flags)
+    except cv2.error as error:
+        raise ValueError(f"{path} cannot be decoded: {error}") from error
+    if image is None:
+        raise ValueError(f"{path} cannot be decoded")
+    return np.asarray(image, dtype=np.uint8)
+
+
+def read_image_bytes(path: str | os.PathLike[str], others: bool = False) -> bytes:
+    """The bytes of a JPEG, PNG, BMP or PNM file that does not decode to more than MAX_PIXELS.
+
+    others: also those of another kind of file, of which OpenCV decodes up to 2**30 pixels.
+    """
+    path = Path(path)
+    data = read_bytes(path, MAX_IMAGE_BYTES)
+    if others and not data.startswith(_SIGNATURES):
+        return data
+    size = _image_size(data)
+    if size is None:
+        raise ValueError(f"{path} is not a JPEG, PNG, BMP or PNM image")
+    width, height = size
+    if not 0 < width * height <= MAX_PIXELS:
+        raise ValueError(f"{path}: {width} x {height} pixels, at most {MAX_PIXELS} are read")
+    return data
+
+
+_SIGNATURES = (b"\x89PNG", b"BM", b"P2", b"P3", b"P5", b"P6", b"\xff\xd8")
+
+# The header of a PNM file: blanks and comments, a number, ... ; as strict as OpenCV's reader, or
+# what is read here would not be what is decoded there.
+_BLANKS = rb"(?:\s|#[^\r\n]*[\r\n])*"
+_PNM = re.compile(rb"P[2356]\s" + _BLANKS + rb"(\d{1,9})\s" + _BLANKS + rb"(\d{1,9})\s")
+
+
+def _image_size(data: bytes) -> tuple[int, int] | None:
+    """(width, height) from the header, before anything is decoded; None if it is not understood."""
+    try:
+        if data[:8] == b"\x89PNG\r\n\x1a\n" and data[8:16] == b"\0\0\0\x0dIHDR":
+            width, height = struct.unpack(">II", data[16:24])
+            return width, height
+        if data[:2] == b"BM":
+            (header,) = struct.unpack("<I", data[14:18])
+            if header == 12:
+                width, height = struct.unpack("<HH", data[18:22])
+            else:
+                width, height = struct.unpack("<ii", data[18:26])
+            return width, abs(height)  # a negative height means top row first
+        if found := _PNM.match(data[:4096]):
+            return int(found[1]), int(found[2])
+        if data[:2] == b"\xff\xd8" and data.count(b"\xff\xda") <= MAX_SCANS:
+            return _jpeg_size(data)
+    except struct.error:
+        return None
+    return None
+
+
+def _jpeg_size(data: bytes) -> tuple[int, int] | None:
+    at = 2
+    while at + 9 <= len(data):
+        if data[at] != 0xFF:
+            return None
+        marker = data[at + 1]
+        if marker == 0xFF:  # fill byte
+            at += 1
+            continue
+        # Frame headers are C0..CF but for the tables C4, C8, CC.
+        if 0xC0 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC):
+            height, width = struct.unpack(">HH", data[at + 5 : at + 9])
+            return width, height
+        # Before it come tables, application data and comments. A decoder reads on behind other
+        # markers as if they had no length: they could hide the true frame header.
+        (length,) = struct.unpack(">H", data[at + 2 : at + 4])
+        if marker not in (0xC4, 0xCC, 0xDB, 0xDD, 0xFE, *range(0xE0, 0xF0)) or length < 2:
+            return None
+        at += 2 + length
+    return None

@@ -1,0 +1,41 @@
+"""Files of others: what is not a file is not opened, what is too large is not read."""
+
+import os
+import threading
+
+import pytest
+
+from kd_cv.io.files import as_folder, opened, read_bytes, read_text
+
+
+def test_a_file_longer_than_its_kind(tmp_path):
+    (tmp_path / "long.txt").write_bytes(bytes(10))
+    with pytest.raises(ValueError, match="has 10 bytes, at most 9 are read"):
+        read_bytes(tmp_path / "long.txt", 9)
+    assert read_bytes(tmp_path / "long.txt", 10) == bytes(10)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes have no names here")
+def test_a_pipe_is_neither_waited_for_nor_read(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(ValueError, match="pipe is not a file, but a pipe or device"):
+        read_bytes(pipe, 100)
+    writer = threading.Thread(target=lambda: os.close(os.open(pipe, os.O_RDWR)))
+    writer.start()
+    writer.join()
+    (tmp_path / "endless").symlink_to("/dev/zero")
+    with pytest.raises(ValueError, match="is not a file, but a pipe or device"):
+        read_bytes(tmp_path / "endless", 100)
+
+
+def test_a_directory_is_no_file_and_a_file_no_directory(tmp_path):
+    with pytest.raises(ValueError, match="is not a file, but a directory"), opened(tmp_path):
+        pass
+    (tmp_path / "a").write_bytes(b"\xff")
+    with pytest.raises(ValueError, match="is not a folder"):
+        as_folder(tmp_path / "a")
+    with pytest.raises(ValueError, match="is not a text file"):
+        read_text(tmp_path / "a", 9)
+    with pytest.raises(FileNotFoundError), opened(tmp_path / "absent"):
+        pass
