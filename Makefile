@@ -4,7 +4,7 @@ DEV := .venv-dev
 CV4 := .venv-opencv4
 PIP_QUIET := --quiet --disable-pip-version-check
 
-.PHONY: help demo test lint opencv4 coverage compat compat-torch golden fuzz bench soak hostile clean
+.PHONY: help demo test quick lint opencv4 coverage compat compat-torch golden fuzz bench soak hostile clean
 
 help:  ## list these targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 16
@@ -15,7 +15,10 @@ demo: $(CORE)/ready  ## set up, then match a photograph with its warp and draw t
 test: lint $(DEV)/ready opencv4  ## set up, then lint, check types and run the tests
 	$(DEV)/bin/python -m pytest
 
-lint: $(DEV)/ready  ## check style and types
+quick: $(DEV)/ready  ## run the tests that are not marked slow, in a minute
+	$(DEV)/bin/python -m pytest -m "not slow"
+
+lint: $(DEV)/ready  ## check style, types and layers
 	$(DEV)/bin/ruff check .
 	$(DEV)/bin/ruff format --check .
 	$(DEV)/bin/mypy
@@ -58,9 +61,11 @@ soak: $(DEV)/ready  ## compute from threads and processes, for minutes, and watc
 hostile: $(DEV)/ready  ## hundreds of hostile calls, by name: one that crashes is the last
 	$(DEV)/bin/python -m pytest -v tests/robust/hostile tests/contract/test_kinds_of_images.py
 
+# Servers lack the libraries that opencv-python needs: tools/headless.py then takes another build.
 $(CORE)/ready: pyproject.toml
 	$(PYTHON) -m venv $(CORE)
 	$(CORE)/bin/pip install $(PIP_QUIET) -e ".[cli]"
+	$(CORE)/bin/python tools/headless.py
 	touch $@
 
 # A pinned torch first: what follows then installs no other build of it.
@@ -68,11 +73,13 @@ $(DEV)/ready: pyproject.toml
 	$(PYTHON) -m venv $(DEV)
 	$(DEV)/bin/pip install $(PIP_QUIET) torch==2.13.0
 	$(DEV)/bin/pip install $(PIP_QUIET) -e ".[dev]"
+	$(DEV)/bin/python tools/headless.py
 	touch $@
 
 $(CV4)/ready: pyproject.toml
 	$(PYTHON) -m venv $(CV4)
 	$(CV4)/bin/pip install $(PIP_QUIET) -e . "opencv-python==4.10.0.84" pytest hypothesis scikit-image
+	$(CV4)/bin/python tools/headless.py
 	touch $@
 
 clean:  ## remove the environments

@@ -6,6 +6,7 @@
 
 from typing import Any
 
+from kd_cv import opencv  # noqa: F401  first: it says what is missing where cv2 does not load
 from kd_cv.detector.dog import DoG
 from kd_cv.feature2d import KDDescriptor
 from kd_cv.matching import MatchResult, match

@@ -1,0 +1,126 @@
+"""A machine on which cv2 cannot be loaded, and an environment with two builds of it."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import kd_cv
+from kd_cv.opencv import _builds
+
+ROOT = Path(kd_cv.__file__).parents[1]
+FAILS = "raise ImportError('libxcb.so.1: cannot open shared object file: No such file')"
+
+
+def run(folder, *arguments):
+    """A new interpreter that finds its modules in `folder` first."""
+    path = os.pathsep.join([str(folder), str(ROOT)])
+    return subprocess.run(
+        [sys.executable, *map(str, arguments)],
+        capture_output=True, text=True, timeout=120, check=False, cwd=folder,
+        env={**os.environ, "PYTHONPATH": path},
+    )  # fmt: skip
+
+
+def installs(folder, *builds):
+    """The traces of builds that pip would have installed in a folder."""
+    for name, version in builds:
+        info = folder / f"{name.replace('-', '_')}-{version}.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+
+
+@pytest.fixture
+def bare(tmp_path):
+    """A folder with an opencv-python that does not load."""
+    (tmp_path / "cv2").mkdir()
+    (tmp_path / "cv2/__init__.py").write_text(FAILS)
+    installs(tmp_path, ("opencv-python", "5.0.0.93"))
+    return tmp_path
+
+
+def test_the_import_says_in_one_line_what_is_missing_and_two_ways_to_mend_it(bare):
+    child = run(bare, "-c", "import kd_cv")
+    last = child.stderr.splitlines()[-1]
+    assert child.returncode == 1 and "During handling" not in child.stderr
+    assert last.startswith("ImportError: OpenCV cannot be loaded (libxcb.so.1: cannot open")
+    assert "apt-get install libgl1" in last and "pip install opencv-python-headless" in last
+
+
+def test_the_import_says_that_it_is_not_there(tmp_path):
+    child = run(tmp_path, "-c", "import sys; sys.modules['cv2'] = None\nimport kd_cv")
+    assert child.stderr.endswith("OpenCV is not installed: pip install opencv-python\n")
+
+
+@pytest.mark.parametrize(
+    ("builds", "kept"),
+    [
+        ([("opencv-python", "5.0.0.93"), ("opencv-contrib-python", "4.12.0.88")], 1),
+        ([("opencv-python", "5.0.0.93"), ("opencv-python-headless", "4.12.0.88")], 1),
+        ([("opencv-contrib-python", "5.0.0.93"), ("opencv-python-headless", "4.12.0.88")], 0),
+    ],
+)
+def test_two_builds_in_one_folder_are_warned_of_once(tmp_path, builds, kept):
+    installs(tmp_path, *builds)
+    program = (
+        f"import cv2; cv2.__file__ = '{tmp_path}/cv2/__init__.py'; import kd_cv, kd_cv.matching"
+    )
+    child = run(tmp_path, "-c", program)
+    assert child.returncode == 0 and child.stderr.count("UserWarning") == 1
+    names = " ".join(sorted(name for name, _ in builds))
+    said = f"pip uninstall -y {names} && pip install {builds[kept][0]}=={builds[kept][1]}"
+    assert said in child.stderr
+
+
+def test_one_build_is_no_reason_to_warn(tmp_path):
+    (tmp_path / "cv2").mkdir()
+    for name in ("opencv_python.libs", "opencv_python-5.0.0.93.dist-info", "numpy", "opencv"):
+        (tmp_path / name).mkdir()
+    assert _builds(str(tmp_path / "cv2/__init__.py")) == {"opencv-python": "5.0.0.93"}
+
+
+# The set-up of the Makefile -----------------------------------------------------------------------
+
+HEADLESS = ROOT / "tools/headless.py"
+needs_source = pytest.mark.skipif(not HEADLESS.exists(), reason="not in the source tree")
+
+
+@pytest.fixture
+def pip(bare):
+    """A pip that notes what it is told; with the headless build, cv2 loads."""
+    (bare / "pip").mkdir()
+    (bare / "pip/__init__.py").touch()
+    (bare / "pip/__main__.py").write_text(
+        "import sys\n"
+        "with open('told', 'a') as file:\n"
+        "    print(*sys.argv[1:4], file=file)\n"
+        "if sys.argv[1] == 'install':\n"
+        "    open('cv2/__init__.py', 'w').close()\n"
+    )
+    return bare
+
+
+@needs_source
+def test_the_set_up_takes_the_headless_build_of_the_same_version_once(pip):
+    for _ in range(2):
+        child = run(pip, HEADLESS)
+        assert child.returncode == 0, child.stderr
+        assert (pip / "told").read_text().splitlines() == [
+            "uninstall --yes opencv-python",
+            "install opencv-python-headless==5.0.0.93 --quiet",
+        ]
+
+
+@needs_source
+def test_the_set_up_leaves_alone_what_loads():
+    child = run(ROOT, HEADLESS)
+    assert (child.returncode, child.stdout, child.stderr) == (0, "", "")
+
+
+@needs_source
+def test_the_set_up_fails_where_nothing_helps(pip):
+    (pip / "pip/__main__.py").write_text("")
+    child = run(pip, HEADLESS)
+    assert child.returncode == 1 and "libxcb.so.1" in child.stderr
