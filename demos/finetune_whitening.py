@@ -18,11 +18,12 @@ from skimage import data
 
 matplotlib.use("Agg")
 
-from kd_cv import KDModule, Whitening, describe
+from kd_cv import KDModule, describe
 from kd_cv.descriptor.frames import as_gray
 from kd_cv.descriptor.sampling import extract_patches
 from kd_cv.draw.plots import plt, save_plot, style
 from kd_cv.evaluate.metrics import matching
+from kd_cv.fit import fit_whitening
 from kd_cv.fit.builders import warp_scene
 from kd_cv.whitening.whitening import Statistics
 
@@ -55,7 +56,7 @@ train = torch.cat([view for seed, name in enumerate(TRAIN) for view in pairs_of(
 held_out = [view for seed, name in enumerate(HELD_OUT) for view in pairs_of(name, seed)]
 raw = describe(train.reshape(-1, 32, 32).numpy(), whitening=None)
 statistics = Statistics(238).update(raw, np.arange(len(raw)).reshape(-1, 2))
-fitted = Whitening.fit(statistics, shrink_index=40)
+fitted = fit_whitening(statistics)
 kd = KDModule(whitening="ws", weights=fitted, trainable=True)
 kd.A.data /= kd.A.data.std()  # changes no descriptor, and suits the learning rate
 curve = [(0, figure(kd, held_out))]

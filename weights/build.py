@@ -40,9 +40,6 @@ MAX_DIM = 128
 # best for matching images; at 64 it is the window of the Phototourism patches, best for those.
 MAGNIFICATIONS = {32: 15.0, 64: 8.0}
 
-# Attenuation of C_M: against the paper's 1 it lowers FPR95 on Liberty, at no cost in matching.
-SUPERVISED_T = 0.9
-
 # Scenes of which too few photographs can be reconstructed, or that hold several places.
 LEFT_OUT = {"nlesc_rock", "odm_seneca", "superglue_phototourism"}
 
@@ -88,11 +85,8 @@ def of_scenes(text: str, scenes: Iterator[Scene]) -> tuple[dict, dict]:
     whitenings = {
         (spec.kernel, spec.patch_size): fit_whitening(
             balanced(parts[spec]),
-            spec,
             {"fitted_on": text, "magnification": MAGNIFICATIONS[spec.patch_size]},
             max_dim=min(MAX_DIM, spec.dim),
-            shrink_index=None,
-            supervised_t=SUPERVISED_T,
         )
         for spec in specs
     }
@@ -122,7 +116,7 @@ def liberty(data: Path) -> tuple[dict, dict]:
             rest = describe_patches(resized(unlabelled, P), spec)
             statistics.update(rest[rest.any(axis=1)])
             whitenings[kernel, P] = fit_whitening(
-                statistics, spec, {"fitted_on": text}, max_dim=min(MAX_DIM, spec.dim)
+                statistics, {"fitted_on": text}, max_dim=min(MAX_DIM, spec.dim)
             )
     counts = {"patches": len(labelled) + len(unlabelled), "pairs": len(pairs), "scenes": 1}
     return whitenings, {"fitted_on": text, **counts}

@@ -438,21 +438,12 @@ def _with_ws(
 
 
 def _curve_whitening(weights: str | None, kernel: str, patch_size: int) -> tuple[Any, str]:
-    """Matrices for a curve, and what they are: as named, the shipped ones, or fitted here."""
-    from kd_cv.evaluate.readers import builtin_scenes
-    from kd_cv.fit.matrices import fit_whitening, scene_statistics
-    from kd_cv.settings import Settings
-    from kd_cv.whitening import registry as shipped
-    from kd_cv.whitening.registry import DEFAULT_WEIGHTS
+    """Matrices for a curve, and what they are."""
+    from kd_cv.descriptor.spec import Spec
+    from kd_cv.whitening.registry import DEFAULT_WEIGHTS, resolve
 
-    settings = Settings(patch_size, kernel, whitening=None)
-    spec = settings.spec
-    if weights is None and DEFAULT_WEIGHTS not in shipped.names():
-        statistics = scene_statistics(builtin_scenes(), settings)
-        source = "whitening fitted on built-in photographs and their warps"
-        return fit_whitening(statistics, spec, {"fitted_on": "built-in photographs"}), source
     name = weights or DEFAULT_WEIGHTS
-    return shipped.resolve(name, kernel, patch_size, spec.dim), f"whitening: {name}"
+    return resolve(name, kernel, patch_size, Spec(patch_size, kernel).dim), f"whitening: {name}"
 
 
 def _raw_rows(patches: Any, patch_size: int) -> Any:

@@ -102,7 +102,7 @@ def fit_statistics(
     kd      whose settings are used; its whitening is not
     client  of a Dask cluster, or None for this process
 
-    >>> statistics = fit_statistics(scenes, client=client)  # doctest: +SKIP
+    >>> whitening = fit_whitening(fit_statistics(scenes, client=client))  # doctest: +SKIP
     """
     kd = KDDescriptor(whitening=None) if kd is None else kd
     run = one_by_one if client is None else in_order(client)

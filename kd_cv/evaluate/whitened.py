@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from kd_cv.descriptor.frames import Frames
 from kd_cv.descriptor.sampling import extract_patches
 from kd_cv.evaluate.candidates import Array32, Candidate, Patches, digest
-from kd_cv.fit.matrices import descriptor_statistics
+from kd_cv.fit.matrices import descriptor_statistics, fit_whitening
 from kd_cv.fit.scenes import Scene
 from kd_cv.whitening.whitening import Whitening
 
@@ -86,5 +86,4 @@ def with_ws(
             f"{candidate.name} + W_S needs {D} matching pairs or more to be fitted on, "
             f"got {statistics.pair_count}"
         )
-    whitening = Whitening.fit(statistics, shrink_index=max(1, D // 2))
-    return Whitened(candidate, whitening, "ws", dim)
+    return Whitened(candidate, fit_whitening(statistics), "ws", dim)

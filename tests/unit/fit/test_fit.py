@@ -18,7 +18,7 @@ from kd_cv.fit import matrices as fit
 from kd_cv.fit.matrices import describe_scene, fit_photos
 from kd_cv.fit.scenes import Scene, View
 from kd_cv.settings import Settings
-from kd_cv.whitening.whitening import Statistics, load, save
+from kd_cv.whitening.whitening import Statistics, load, save, supervised
 
 SETTINGS = Settings(magnification=12.0)
 SPEC = SETTINGS.spec
@@ -92,14 +92,23 @@ def test_parts_of_the_concatenation_are_the_other_descriptors(camera, keypoints,
 
 def test_fitted_matrices_say_how_they_were_made(scene):
     statistics = fit.scene_statistics([scene, scene], SETTINGS)
-    whitening = fit.fit_whitening(statistics, SPEC, {"fitted_on": "coins"})
+    whitening = fit.fit_whitening(statistics, {"fitted_on": "coins"})
     said = {"fitted_on": "coins", "patches": statistics.count, "pairs": statistics.pair_count}
     assert said.items() <= whitening.provenance.items()
-    assert whitening.shrink_index == fit.SHRINK_INDEX["concat"]
-    assert fit.fit_whitening(statistics, SPEC, {}, shrink_index=None).shrink_index is None
-    assert fit.fit_whitening(statistics, SPEC, {}, max_dim=16).max_dim == 16
-    with pytest.raises(ValueError, match="63 dimensions"):
-        fit.fit_whitening(statistics, Spec(32, "cart"), {})
+    D, n = statistics.dim, statistics.pair_count
+    assert whitening.shrink_index == round(D - D**2 / (2 * n)) < D
+    assert whitening.provenance["supervised_t"] == 0.9
+    A = supervised(statistics.C, statistics.C_M, whitening.shrink_index, None, 0.9)
+    np.testing.assert_allclose(whitening.A_s, A, rtol=1e-5, atol=1e-5 * np.abs(A).max())
+    assert fit.fit_whitening(statistics, max_dim=16).max_dim == 16
+
+
+def test_many_pairs_are_not_shrunk_and_few_by_the_middle_of_the_spectrum():
+    assert [fit.shrink_index(n, 238) for n in (238**2, 10**6)] == [None, None]
+    assert [fit.shrink_index(n, 238) for n in (0, 100, 238)] == [119, 119, 119]
+    assert [fit.shrink_index(n, 1) for n in (0, 1, 10)] == [1, 1, None]
+    indices = [fit.shrink_index(n, 128) for n in range(128, 10_000)]
+    assert indices == sorted(indices)
 
 
 def test_which_photographs_are_held_out():
