@@ -30,7 +30,7 @@ from kd_cv.whitening.registry import (
     Weights,
     projection_for,
 )
-from kd_cv.whitening.whitening import variant_name
+from kd_cv.whitening.variants import variant_name
 
 Rows = NDArray[Any]  # float32, or uint8 with cv2.CV_8U
 

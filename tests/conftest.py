@@ -15,7 +15,8 @@ from hypothesis import HealthCheck, settings
 from kd_cv.descriptor.engine import describe_frames
 from kd_cv.descriptor.frames import from_keypoints
 from kd_cv.descriptor.spec import Spec
-from kd_cv.whitening.whitening import Statistics, Whitening
+from kd_cv.whitening.statistics import Statistics
+from kd_cv.whitening.whitening import Whitening
 
 settings.register_profile(
     "quick",

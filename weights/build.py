@@ -29,8 +29,10 @@ from kd_cv.fit.matrices import fit_whitening, scene_statistics
 from kd_cv.fit.scenes import Scene
 from kd_cv.io.files import replacing
 from kd_cv.settings import Settings
+from kd_cv.whitening.files import save
 from kd_cv.whitening.registry import INDEX, Entry, file_sha256
-from kd_cv.whitening.whitening import Statistics, Whitening, balanced, save
+from kd_cv.whitening.statistics import Statistics, balanced
+from kd_cv.whitening.whitening import Whitening
 
 HERE = Path(__file__).resolve().parent
 PATCH_SIZES = (32, 64)

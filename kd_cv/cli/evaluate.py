@@ -285,8 +285,9 @@ def eigenvalues(
     from kd_cv.cli.tables import print_table, telling
     from kd_cv.evaluate.readers import labelled_pairs
     from kd_cv.paper import numbers as paper
-    from kd_cv.whitening.whitening import Statistics, attenuation, eig
-    from kd_cv.whitening.whitening import shrinkage as shrink
+    from kd_cv.whitening.statistics import Statistics
+    from kd_cv.whitening.variants import attenuation, eig
+    from kd_cv.whitening.variants import shrinkage as shrink
 
     check_figure(output)
     if data is not None and weights is not None:

@@ -31,7 +31,7 @@ from kd_cv.collection.extract import (
 from kd_cv.feature2d import KDDescriptor
 from kd_cv.fit.matrices import scene_statistics
 from kd_cv.fit.scenes import Scene
-from kd_cv.whitening.whitening import Statistics
+from kd_cv.whitening.statistics import Statistics
 
 Result = TypeVar("Result")
 

@@ -34,7 +34,7 @@ from kd_cv.draw.palette import (
 )
 from kd_cv.explain import Array, Explanation, Pixel, heat_limit
 from kd_cv.io.files import replacing
-from kd_cv.whitening.whitening import BETA_INDEX, T, attenuation, shrinkage
+from kd_cv.whitening.variants import ATTENUATION, BETA_INDEX, attenuation, shrinkage
 
 try:
     import matplotlib as mpl
@@ -483,7 +483,7 @@ def plot_eigenvalues(
     ax: Axes,
     lam: ArrayLike,
     *,
-    t: float = T,
+    t: float = ATTENUATION,
     beta_index: int = BETA_INDEX,
     count: int = 120,
     title: str | None = None,

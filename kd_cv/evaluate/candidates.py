@@ -23,7 +23,7 @@ from kd_cv.descriptor.sampling import extract_patches
 from kd_cv.feature2d import KDDescriptor
 from kd_cv.matching import root
 from kd_cv.whitening.registry import DEFAULT_WEIGHTS, DEFAULT_WHITENING
-from kd_cv.whitening.whitening import variant_name
+from kd_cv.whitening.variants import variant_name
 
 Gray = NDArray[np.uint8]
 Patches = NDArray[np.uint8]

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kd_cv.descriptor.frames import Frames
+from kd_cv.descriptor.projection import Projection
 from kd_cv.descriptor.sampling import extract_patches
-from kd_cv.evaluate.candidates import Array32, Candidate, Patches, digest
+from kd_cv.evaluate.candidates import Array32, Candidate, Patches
 from kd_cv.fit.matrices import descriptor_statistics, fit_whitening
 from kd_cv.fit.scenes import Scene
 from kd_cv.whitening.whitening import Whitening
@@ -38,11 +39,10 @@ class Whitened:
 
     @property
     def configuration(self) -> dict[str, Any]:
-        mu, A = self._projection
         return {
             "base": dict(self.base.configuration),
             "variant": self.variant,
-            "projection": digest(mu, A),
+            "projection": self._projection.digest,
         }
 
     def at_frames(self, gray: Gray, frames: Frames) -> Array32:
@@ -52,12 +52,11 @@ class Whitened:
         return self._apply(self.base.of_patches(patches))
 
     @property
-    def _projection(self) -> tuple[Array32, Array32]:
+    def _projection(self) -> Projection:
         return self.whitening.projection(self.variant, min(self.dim, self.whitening.max_dim))
 
     def _apply(self, rows: Array32) -> Array32:
-        dim = min(self.dim, self.whitening.max_dim)
-        return self.whitening.apply(rows, self.variant, dim).astype(np.float32)
+        return self._projection(rows).astype(np.float32, copy=False)
 
 
 def with_ws(

@@ -33,7 +33,9 @@ from kd_cv.fit.builders import sfm_scene, warp_scene
 from kd_cv.fit.scenes import Scene, View
 from kd_cv.io.images import list_photos, read_gray, reduced
 from kd_cv.settings import Settings
-from kd_cv.whitening.whitening import Key, Statistics, Whitening
+from kd_cv.whitening.files import Key
+from kd_cv.whitening.statistics import Statistics
+from kd_cv.whitening.whitening import Whitening
 
 Describe = Callable[[NDArray[np.uint8], Frames], Array32]
 

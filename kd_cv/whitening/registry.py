@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from importlib import resources
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -21,8 +20,11 @@ from kd_cv.descriptor.projection import Projection
 from kd_cv.descriptor.spec import Spec
 from kd_cv.io.archive import MAX_BYTES
 from kd_cv.io.files import digest, read_bytes, read_text
-from kd_cv.whitening.whitening import Key, Whitening, load_pth, needs_sqrt, variant_name
-from kd_cv.whitening.whitening import load as load_file
+from kd_cv.whitening.files import Key
+from kd_cv.whitening.files import load as load_file
+from kd_cv.whitening.pth import load_pth
+from kd_cv.whitening.variants import variant_name
+from kd_cv.whitening.whitening import Whitening
 
 INDEX = "index.json"
 MAX_INDEX_BYTES = 2**20
@@ -53,30 +55,28 @@ def folder() -> Path:
     return Path(__file__).resolve().parents[2] / "weights"
 
 
-def registry(where: str | os.PathLike[str] | None = None) -> dict[str, Entry]:
+def registry() -> dict[str, Entry]:
     """All shipped names and their entries, in the order of the index."""
-    return dict(_registry(_folder(where)))
+    return dict(_registry(folder()))
 
 
-def names(where: str | os.PathLike[str] | None = None) -> tuple[str, ...]:
+def names() -> tuple[str, ...]:
     """The shipped names."""
-    return tuple(_registry(_folder(where)))
+    return tuple(_registry(folder()))
 
 
-def info(name: str, where: str | os.PathLike[str] | None = None) -> Entry:
+def info(name: str) -> Entry:
     """What the registry says of a shipped name."""
-    entries = _registry(_folder(where))
+    entries = _registry(folder())
     if name not in entries:
         raise ValueError(f"unknown weights {name!r}: shipped are {_listed(entries)}")
     return entries[name]
 
 
-def load(
-    name: str, kernel: str, patch_size: int, where: str | os.PathLike[str] | None = None
-) -> Whitening:
+def load(name: str, kernel: str, patch_size: int) -> Whitening:
     """The shipped matrices of a name, for a kernel and the nearest shipped patch size."""
-    entry = info(name, where)
-    entries = _shipped(_folder(where) / entry.file, entry.sha256)
+    entry = info(name)
+    entries = _shipped(folder() / entry.file, entry.sha256)
     return _nearest(entries, kernel, patch_size, f"weights {name!r}")
 
 
@@ -85,7 +85,6 @@ def resolve(
     kernel: str,
     patch_size: int,
     dim: int | None = None,
-    where: str | os.PathLike[str] | None = None,
 ) -> Whitening:
     """The matrices that a user means by `weights`.
 
@@ -107,10 +106,10 @@ def resolve(
         whitening = _nearest(weights, kernel, patch_size, source)
     elif isinstance(weights, (str, os.PathLike)):
         source = f"weights {os.fspath(weights)!r}"
-        if isinstance(weights, str) and weights in names(where):
-            whitening = load(weights, kernel, patch_size, where)
+        if isinstance(weights, str) and weights in names():
+            whitening = load(weights, kernel, patch_size)
         else:
-            whitening = _from_path(Path(weights), kernel, patch_size, where)
+            whitening = _from_path(Path(weights), kernel, patch_size)
     else:
         raise TypeError(
             "weights must be a shipped name, a path, a Whitening or a dict of them, "
@@ -139,8 +138,7 @@ def projection_for(
     fitted = resolve(weights, spec.kernel, spec.patch_size, spec.dim)
     if spec.dim <= fitted.max_dim:
         dim = min(dim, spec.dim)  # all there are
-    mu, A = fitted.projection(variant, int(dim))
-    return Projection(mu, A, power=0.5 if needs_sqrt(variant) else 1.0)
+    return fitted.projection(variant, int(dim))
 
 
 def file_sha256(path: str | os.PathLike[str]) -> str:
@@ -148,17 +146,15 @@ def file_sha256(path: str | os.PathLike[str]) -> str:
     return digest(read_bytes(path, MAX_BYTES))
 
 
-def _from_path(
-    path: Path, kernel: str, patch_size: int, where: str | os.PathLike[str] | None
-) -> Whitening:
+def _from_path(path: Path, kernel: str, patch_size: int) -> Whitening:
     if path.suffix not in (".npz", ".pth"):
         raise ValueError(
-            f"unknown weights {str(path)!r}: shipped are {_listed(names(where))}; "
+            f"unknown weights {str(path)!r}: shipped are {_listed(names())}; "
             "a path must end in .npz or .pth"
         )
     if not path.is_file():
         raise FileNotFoundError(
-            f"there is no file of weights {str(path)!r}; shipped are {_listed(names(where))}"
+            f"there is no file of weights {str(path)!r}; shipped are {_listed(names())}"
         )
     state = path.stat()  # a file written anew is read anew
     if path.suffix == ".pth":
@@ -170,24 +166,20 @@ def _from_path(
 def _nearest(
     entries: Mapping[Key, Whitening], kernel: str, patch_size: int, source: str
 ) -> Whitening:
-    sizes = sorted(size for own, size in entries if own == kernel)
+    sizes = sorted(size for fitted_kernel, size in entries if fitted_kernel == kernel)
     if not sizes:
-        kernels = ", ".join(sorted({own for own, _ in entries}))
+        kernels = ", ".join(sorted({fitted_kernel for fitted_kernel, _ in entries}))
         raise ValueError(f"{source} has no matrices for kernel {kernel!r}, only for {kernels}")
     return entries[kernel, min(sizes, key=lambda size: abs(size - patch_size))]
 
 
-def _listed(names: Any) -> str:
+def _listed(names: Iterable[str]) -> str:
     return ", ".join(names) or "none (no index.json was found)"
 
 
-def _folder(where: str | os.PathLike[str] | None) -> Path:
-    return folder() if where is None else Path(where)
-
-
 @lru_cache(maxsize=8)
-def _registry(where: Path) -> dict[str, Entry]:
-    index = where / INDEX
+def _registry(shipped: Path) -> dict[str, Entry]:
+    index = shipped / INDEX
     if not index.is_file():
         return {}
     try:

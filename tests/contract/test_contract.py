@@ -23,6 +23,7 @@ from kd_cv.descriptor.frames import describable, from_keypoints, to_keypoints
 from kd_cv.descriptor.sampling import as_scales
 from kd_cv.explain import explain
 from kd_cv.settings import Settings, as_uint8
+from kd_cv.whitening import save
 
 OPENCV = int(cv2.__version__.split(".")[0])
 
@@ -861,7 +862,7 @@ def test_write_and_read(tmp_path, camera, keypoints, name, method):
 
 
 def test_write_and_read_with_weights(tmp_path, camera, keypoints, fitted):
-    fitted.save(tmp_path / "w.npz", "concat", 32)
+    save(tmp_path / "w.npz", {("concat", 32): fitted})
     for weights in (str(tmp_path / "w.npz"), tmp_path / "w.npz"):
         feature = KDDescriptor(whitening="wus", weights=weights, dim=80)
         feature.write(tmp_path / "kd.yml")

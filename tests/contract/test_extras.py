@@ -14,7 +14,7 @@ def call(module, function, *arguments):
     ("package", "use", "extra"),
     [
         ("torch", call("kd_cv.evaluate.candidates", "kornia_patches", "SIFTDescriptor"), "torch"),
-        ("torch", call("kd_cv.whitening.whitening", "load_pth", "mkd-concat-64.pth"), "torch"),
+        ("torch", call("kd_cv.whitening.pth", "load_pth", "mkd-concat-64.pth"), "torch"),
         ("skimage", call("kd_cv.io.builtin", "example_pair"), "cli"),
         ("skimage", call("benchmarks.material", "load_material"), "cli"),
         ("skimage", lambda: list(call("kd_cv.io.builtin", "builtin_photos")()), "cli"),

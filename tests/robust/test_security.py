@@ -25,9 +25,10 @@ from kd_cv.evaluate.patch_sets import PatchSet
 from kd_cv.fit.scenes import Scene
 from kd_cv.io import archive, images
 from kd_cv.io.files import replacing
+from kd_cv.whitening import pth
 from kd_cv.whitening import registry as weights
-from kd_cv.whitening import whitening
-from kd_cv.whitening.whitening import Statistics, Whitening
+from kd_cv.whitening.statistics import Statistics
+from kd_cv.whitening.whitening import Whitening
 
 SOURCES = sorted(Path(kd_cv.__file__).parent.rglob("*.py"))
 
@@ -342,7 +343,7 @@ def test_a_spectrum_that_cannot_be_inverted_is_refused():
     fitted = Whitening(mu=np.zeros(2), U=np.eye(2), lam=np.array([1.0, 1e-300]), beta_index=1)
     with pytest.raises(ValueError, match="no finite 'w'"):
         fitted.projection("w")
-    assert np.isfinite(fitted.projection("pcasqrt")[1]).all()
+    assert np.isfinite(fitted.projection("pcasqrt").A).all()
 
 
 def test_one_point_on_every_patch_is_no_memory_bomb():
@@ -366,24 +367,27 @@ def test_a_changed_shipped_file_is_refused_by_the_descriptor(tmp_path, monkeypat
         KDDescriptor()
 
 
-def test_the_registry_names_files_beside_it_only(tmp_path):
+def test_the_registry_names_files_beside_it_only(tmp_path, monkeypatch):
     entry = {"sha256": "", "fitted_on": "", "patches": 1, "pairs": 1, "scenes": 1, "command": ""}
     for k, file in enumerate(["../a.npz", "/etc/a.npz", "b/a.npz", ""]):
         where = tmp_path / str(k)
         where.mkdir()
         (where / "index.json").write_text(json.dumps({"town": {**entry, "file": file}}))
+        monkeypatch.setattr(weights, "folder", lambda where=where: where)
         with pytest.raises(ValueError, match="not the name of a file beside it"):
-            weights.names(where)
+            weights.names()
     for k, other in enumerate(({"sha256": []}, {"file": 3})):
         where = tmp_path / f"other {k}"
         where.mkdir()
         content = {"town": {**entry, "file": "a.npz", **other}}
         (where / "index.json").write_text(json.dumps(content))
+        monkeypatch.setattr(weights, "folder", lambda where=where: where)
         with pytest.raises(ValueError, match=r"must map names to.*must be text, got (\[\]|3)"):
-            weights.names(where)
+            weights.names()
     (tmp_path / "index.json").write_text("[" * 100_000)
+    monkeypatch.setattr(weights, "folder", lambda: tmp_path)
     with pytest.raises(ValueError, match="must map names to"):
-        weights.names(tmp_path)
+        weights.names()
 
 
 class TestPth:
@@ -398,7 +402,7 @@ class TestPth:
 
         torch.save(Touch(), tmp_path / "w.pth")
         with pytest.raises(ValueError, match="is not a file of torch tensors"):
-            whitening.load_pth(tmp_path / "w.pth")
+            pth.load_pth(tmp_path / "w.pth")
         assert not (tmp_path / "run").exists()
 
     def test_a_view_of_one_number_is_not_copied(self, torch, tmp_path):
@@ -406,18 +410,18 @@ class TestPth:
         part = {"mean": torch.zeros(3), "eigvecs": torch.eye(3), "eigvals": huge}
         torch.save({"liberty": {"pca": part}}, tmp_path / "w.pth")
         with pytest.raises(ValueError, match="1000000000000 entries"):
-            whitening.load_pth(tmp_path / "w.pth")
+            pth.load_pth(tmp_path / "w.pth")
 
     def test_too_large_a_file_is_not_read(self, torch, tmp_path):
         with open(tmp_path / "w.pth", "wb") as file:
-            file.truncate(whitening._MAX_PTH_BYTES + 1)  # sparse
+            file.truncate(pth._MAX_PTH_BYTES + 1)  # sparse
         with pytest.raises(ValueError, match="at most 268435456 are read"):
-            whitening.load_pth(tmp_path / "w.pth")
+            pth.load_pth(tmp_path / "w.pth")
 
     def test_a_torch_that_runs_code_is_not_asked(self, torch, tmp_path, monkeypatch):
         monkeypatch.setattr(torch, "__version__", "2.5.1")
         with pytest.raises(ImportError, match=r"needs torch 2\.6 or newer, not 2\.5\.1"):
-            whitening.load_pth(tmp_path / "absent.pth")
+            pth.load_pth(tmp_path / "absent.pth")
 
 
 # --------------------------------------------------------------------- settings and feature files

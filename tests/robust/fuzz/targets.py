@@ -37,8 +37,11 @@ from kd_cv.evaluate.patch_sets import read_hpatches_strips, read_phototourism
 from kd_cv.fit.scenes import Scene, View
 from kd_cv.fit.sequences import read_sequence
 from kd_cv.io import archive, images
-from kd_cv.whitening import whitening
-from kd_cv.whitening.whitening import Statistics, Whitening
+from kd_cv.whitening import load, save
+from kd_cv.whitening.pth import load_pth
+from kd_cv.whitening.statistics import Statistics
+from kd_cv.whitening.variants import VARIANTS
+from kd_cv.whitening.whitening import Whitening
 
 # Photographs here are small: a header that claims more is refused, and one that means more to the
 # decoder than to the reader is noticed.
@@ -105,10 +108,11 @@ def weights(data: bytes) -> None:
             statistics = Statistics.load(path)
             assert statistics.C.shape == (statistics.dim, statistics.dim) or not statistics.count
             return
-        for fitted in whitening.load(path).values():
-            for variant in whitening.VARIANTS:
+        for fitted in load(path).values():
+            for variant in VARIANTS:
                 if fitted.has(variant):
-                    mu, A = fitted.projection(variant)
+                    projection = fitted.projection(variant)
+                    mu, A = projection.mu, projection.A
                     assert A.shape == (fitted.dim, fitted.max_dim) and mu.shape == (fitted.dim,)
                     assert np.isfinite(A).all()
 
@@ -137,7 +141,7 @@ def _weights_seeds() -> list[bytes]:
     statistics = Statistics(3).update(X, [[0, 1], [2, 3], [4, 5], [6, 7]])
     fitted = Whitening.fit(statistics, provenance={"set": "noise"})
     entries = {("polar", 32): fitted, ("cart", 64): Whitening.fit(Statistics(3).update(X))}
-    matrices = written("w.npz", lambda path: whitening.save(path, entries))
+    matrices = written("w.npz", lambda path: save(path, entries))
     sums = written("s.npz", statistics.save)
     return [
         b"\0" + matrices,
@@ -153,8 +157,8 @@ def pth(data: bytes) -> None:
     with folder() as here:
         path = here / "w.pth"
         path.write_bytes(as_zip(data) if mode & 1 else data)
-        fitted = whitening.load_pth(path)
-        assert np.isfinite(fitted.projection("w")[1]).all()
+        fitted = load_pth(path)
+        assert np.isfinite(fitted.projection("w").A).all()
 
 
 def _pth_seeds() -> list[bytes]:

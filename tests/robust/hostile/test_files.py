@@ -8,7 +8,8 @@ import pytest
 
 from hostile import IMAGE, POINTS, RNG, has_rows
 from kd_cv import KDDescriptor, Whitening, describe
-from kd_cv.whitening.whitening import Statistics
+from kd_cv.whitening import save
+from kd_cv.whitening.statistics import Statistics
 
 DAMAGED = {
     "no bytes": lambda data: b"",
@@ -41,7 +42,7 @@ def whole(tmp_path_factory):
     path = tmp_path_factory.mktemp("whole") / "whole.npz"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        Whitening.fit(statistics, shrink_index=40).save(path, "concat", 32)
+        save(path, {("concat", 32): Whitening.fit(statistics, shrink_index=40)})
     return path
 
 

@@ -22,7 +22,9 @@ from kd_cv.collection.extract import Extraction
 from kd_cv.descriptor.frames import as_gray, from_keypoints, to_keypoints
 from kd_cv.fit import fit_photos
 from kd_cv.fit.scenes import Scene, View
-from kd_cv.whitening.whitening import Statistics, Whitening, save
+from kd_cv.whitening.files import save
+from kd_cv.whitening.statistics import Statistics
+from kd_cv.whitening.whitening import Whitening
 
 pytestmark = pytest.mark.slow
 
@@ -86,8 +88,8 @@ def test_statistics_survive_a_lost_worker(client: Any) -> None:
     for name in ("count", "pair_count", "mean", "C", "C_M"):
         assert np.array_equal(getattr(alone, name), getattr(together, name)), name
     assert alone.count > 2000 and alone.pair_count > 1000
-    rows = Whitening.fit(alone).projection("ws", 64)[1]
-    assert np.array_equal(rows, Whitening.fit(together).projection("ws", 64)[1])
+    rows = Whitening.fit(alone).projection("ws", 64).A
+    assert np.array_equal(rows, Whitening.fit(together).projection("ws", 64).A)
 
 
 def test_matrices_are_those_of_one_process(client: Any, tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from kd_cv.descriptor.engine import describe_frames, describe_patches
 from kd_cv.descriptor.frames import from_keypoints
 from kd_cv.descriptor.projection import Projection
 from kd_cv.descriptor.spec import KERNELS, Spec
+from kd_cv.whitening import save
 
 fused = pytest.importorskip("kd_cv.descriptor.fused", reason="Numba is not installed")
 
@@ -216,7 +217,7 @@ def describe_many(request, camera, fitted):
     """frames (N, 4) to rows (N, D) at a low patch size; whitened and pooled too."""
     spec, options = Spec(16), {"magnification": 12.0}
     if request.param != "raw":
-        options["projection"] = Projection(*fitted.projection("ws", 128))
+        options["projection"] = fitted.projection("ws", 128)
     if request.param == "pooled":
         options["scales"] = (0.75, 1.0, 1.5)
     return lambda frames: describe_frames(camera, frames, spec, **options)
@@ -398,7 +399,7 @@ def test_patches_of_any_gain(camera, gain):
 def test_without_numba_everything_works_with_one_warning(camera, keypoints, fitted, tmp_path):
     frames = from_keypoints(keypoints)
     patches = kd_cv.descriptor.sampling.extract_patches(camera, frames, 32)
-    fitted.save(tmp_path / "w.npz", "concat", 32)
+    save(tmp_path / "w.npz", {("concat", 32): fitted})
     np.savez(tmp_path / "in.npz", image=camera, frames=frames, patches=patches)
     program = f"""
         import sys, warnings

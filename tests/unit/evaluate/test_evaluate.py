@@ -36,6 +36,7 @@ from kd_cv.fit.scenes import NO_POINT, Scene, View
 from kd_cv.fit.sequences import read_sequence
 from kd_cv.io.builtin import builtin_photos
 from kd_cv.matching import RootSIFT
+from kd_cv.whitening import save
 
 SHARED = Path(__file__).resolve().parents[4] / "shared" / "data"
 
@@ -494,7 +495,7 @@ def test_curves_of_patches_as_table_and_picture(
     protocol, phototourism_folder, fitted, tmp_path, capsys
 ):
     weights = tmp_path / "w.npz"
-    fitted.save(weights, "concat", 32)
+    save(weights, {("concat", 32): fitted})
     path = tmp_path / f"{protocol}.png"
     command = ["eval", protocol, str(phototourism_folder), "--patch-size", "32", "-o", str(path)]
     options = {"shrinkage": ["--weights", str(weights)], "robustness": ["--whitening", "none"]}

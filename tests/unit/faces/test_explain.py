@@ -23,7 +23,8 @@ from kd_cv.explain import (
     planes,
     slices,
 )
-from kd_cv.whitening.whitening import Statistics, Whitening
+from kd_cv.whitening.statistics import Statistics
+from kd_cv.whitening.whitening import Whitening
 
 data = pytest.importorskip("skimage.data")
 PHOTO = data.camera()

@@ -9,6 +9,7 @@ import pytest
 
 from kd_cv.descriptor.frames import from_keypoints
 from kd_cv.settings import Settings
+from kd_cv.whitening import save
 from kd_cv.whitening.registry import resolve
 
 CHANGED = [
@@ -32,8 +33,8 @@ def test_every_setting_changes_the_fingerprint():
 
 
 def test_the_same_rows_by_other_names_have_the_same_fingerprint(tmp_path, fitted):
-    fitted.save(tmp_path / "a.npz", "concat", 32)
-    fitted.save(tmp_path / "b.npz", "concat", 32)
+    save(tmp_path / "a.npz", {("concat", 32): fitted})
+    save(tmp_path / "b.npz", {("concat", 32): fitted})
     given = [fitted, tmp_path / "a.npz", str(tmp_path / "b.npz"), {("concat", 32): fitted}]
     assert len({Settings(weights=weights).fingerprint for weights in given}) == 1
     assert Settings(whitening="lw").fingerprint == Settings(whitening="ws").fingerprint
@@ -45,9 +46,9 @@ def test_the_same_rows_by_other_names_have_the_same_fingerprint(tmp_path, fitted
 
 
 def test_a_file_that_holds_other_matrices_has_another_fingerprint(tmp_path, fitted):
-    fitted.save(tmp_path / "w.npz", "concat", 32)
+    save(tmp_path / "w.npz", {("concat", 32): fitted})
     before = Settings(whitening="wus", weights=tmp_path / "w.npz")
-    resolve("multiview", "concat", 32).save(tmp_path / "w.npz", "concat", 32)
+    save(tmp_path / "w.npz", {("concat", 32): resolve("multiview", "concat", 32)})
     after = Settings(whitening="wus", weights=tmp_path / "w.npz")
     assert before.fingerprint != after.fingerprint
 

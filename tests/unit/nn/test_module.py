@@ -12,7 +12,8 @@ import pytest
 from kd_cv import KDDescriptor, describe
 from kd_cv.descriptor.frames import from_keypoints
 from kd_cv.descriptor.sampling import extract_patches
-from kd_cv.whitening.whitening import VARIANTS, Whitening
+from kd_cv.whitening.variants import VARIANTS
+from kd_cv.whitening.whitening import Whitening
 
 torch = pytest.importorskip("torch")
 

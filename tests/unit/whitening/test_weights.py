@@ -6,9 +6,10 @@ import os
 import numpy as np
 import pytest
 
+from kd_cv.whitening import load, save
 from kd_cv.whitening import registry as weights
-from kd_cv.whitening import whitening
-from kd_cv.whitening.whitening import Statistics, Whitening
+from kd_cv.whitening.statistics import Statistics
+from kd_cv.whitening.whitening import Whitening
 
 DIMS = {"polar": 6, "cart": 4}
 
@@ -19,14 +20,14 @@ def fit(dim, seed=0):
 
 
 @pytest.fixture
-def shipped(tmp_path):
+def shipped(tmp_path, monkeypatch):
     """A folder of shipped matrices: two names, and the entries of the first."""
     entries = {
         (kernel, size): fit(dim, seed=size) for kernel, dim in DIMS.items() for size in (32, 64)
     }
     index = {}
     for name, content in {"town": entries, "wood": {("polar", 32): fit(6, seed=1)}}.items():
-        whitening.save(tmp_path / f"{name}.npz", content)
+        save(tmp_path / f"{name}.npz", content)
         index[name] = {
             "file": f"{name}.npz",
             "sha256": weights.file_sha256(tmp_path / f"{name}.npz"),
@@ -38,57 +39,60 @@ def shipped(tmp_path):
             "figures": {"fpr95": 50.0},
         }
     (tmp_path / "index.json").write_text(json.dumps(index))
+    monkeypatch.setattr(weights, "folder", lambda: tmp_path)
     return tmp_path, entries
 
 
-def test_the_registry_lists_names_and_provenance(shipped):
-    where, _ = shipped
-    assert weights.names(where) == ("town", "wood")
-    assert weights.info("wood", where) == weights.registry(where)["wood"]
-    assert weights.info("wood", where).fitted_on == "random numbers of a wood"
-    assert weights.info("wood", where).figures == {"fpr95": 50.0}
+@pytest.mark.usefixtures("shipped")
+def test_the_registry_lists_names_and_provenance():
+    assert weights.names() == ("town", "wood")
+    assert weights.info("wood") == weights.registry()["wood"]
+    assert weights.info("wood").fitted_on == "random numbers of a wood"
+    assert weights.info("wood").figures == {"fpr95": 50.0}
     with pytest.raises(ValueError, match="unknown weights 'liberti': shipped are town, wood"):
-        weights.info("liberti", where)
+        weights.info("liberti")
 
 
 @pytest.mark.parametrize(
     ("patch_size", "used"), [(32, 32), (64, 64), (16, 32), (49, 64), (48, 32), (41, 32), (200, 64)]
 )
 def test_load_takes_the_nearest_patch_size(shipped, patch_size, used):
-    where, entries = shipped
-    loaded = weights.load("town", "cart", patch_size, where)
+    _, entries = shipped
+    loaded = weights.load("town", "cart", patch_size)
     np.testing.assert_array_equal(loaded.U, entries["cart", used].U)
-    assert loaded is weights.load("town", "cart", used, where)  # read once
+    assert loaded is weights.load("town", "cart", used)  # read once
 
 
-def test_the_kernel_must_match(shipped):
-    where, _ = shipped
+@pytest.mark.usefixtures("shipped")
+def test_the_kernel_must_match():
     with pytest.raises(
         ValueError, match="'wood' has no matrices for kernel 'cart', only for polar"
     ):
-        weights.load("wood", "cart", 32, where)
+        weights.load("wood", "cart", 32)
 
 
 def test_a_changed_file_is_refused(shipped):
     where, entries = shipped
-    whitening.save(where / "town.npz", {("polar", 32): entries["polar", 64]})
+    save(where / "town.npz", {("polar", 32): entries["polar", 64]})
     with pytest.raises(ValueError, match="not the file that was shipped"):
-        weights.load("town", "polar", 32, where)
+        weights.load("town", "polar", 32)
     (where / "wood.npz").unlink()
     with pytest.raises(FileNotFoundError, match="not on the disk"):
-        weights.load("wood", "polar", 32, where)
+        weights.load("wood", "polar", 32)
 
 
-def test_a_bad_or_absent_index(tmp_path):
-    assert weights.names(tmp_path / "absent") == ()
+def test_a_bad_or_absent_index(tmp_path, monkeypatch):
+    monkeypatch.setattr(weights, "folder", lambda: tmp_path / "absent")
+    assert weights.names() == ()
     with pytest.raises(ValueError, match=r"no index\.json"):
-        weights.load("town", "polar", 32, tmp_path / "absent")
+        weights.load("town", "polar", 32)
     for k, text in enumerate(["[]", "{", '{"town": {"file": "a"}}', '{"town": 3}']):
         where = tmp_path / str(k)
         where.mkdir()
         (where / "index.json").write_text(text)
+        monkeypatch.setattr(weights, "folder", lambda where=where: where)
         with pytest.raises(ValueError, match="must map names to"):
-            weights.names(where)
+            weights.names()
 
 
 def test_resolve_understands_names_paths_and_objects(shipped, monkeypatch):
@@ -96,9 +100,7 @@ def test_resolve_understands_names_paths_and_objects(shipped, monkeypatch):
     expected = entries["polar", 32].U
     monkeypatch.chdir(where)
     for given in ("town", "town.npz", str(where / "town.npz"), where / "town.npz", entries):
-        np.testing.assert_array_equal(
-            weights.resolve(given, "polar", 30, dim=6, where=where).U, expected
-        )
+        np.testing.assert_array_equal(weights.resolve(given, "polar", 30, dim=6).U, expected)
     own = entries["polar", 32]
     assert weights.resolve(own, "polar", 32, dim=6) is own
 
@@ -106,7 +108,7 @@ def test_resolve_understands_names_paths_and_objects(shipped, monkeypatch):
 def test_resolve_reads_a_rewritten_file_anew(tmp_path):
     path = tmp_path / "mine.npz"
     for seed in (1, 2):
-        fit(6, seed).save(path, "polar", 32)
+        save(path, {("polar", 32): fit(6, seed)})
         os.utime(path, ns=(seed, seed))
         np.testing.assert_array_equal(weights.resolve(path, "polar", 32).U, fit(6, seed).U)
 
@@ -114,14 +116,14 @@ def test_resolve_reads_a_rewritten_file_anew(tmp_path):
 def test_resolve_refuses(shipped, tmp_path):
     where, entries = shipped
     with pytest.raises(ValueError, match=r"'twon': shipped are town, wood; a path must end in"):
-        weights.resolve("twon", "polar", 32, where=where)
+        weights.resolve("twon", "polar", 32)
     with pytest.raises(FileNotFoundError):
         weights.resolve(tmp_path / "absent.npz", "polar", 32)
     with pytest.raises(TypeError, match="got int"):
         weights.resolve(3, "polar", 32)
     for given in ("town", where / "town.npz", entries, entries["polar", 32]):
         with pytest.raises(ValueError, match="6 dimensions, but the 'polar' descriptor has 175"):
-            weights.resolve(given, "polar", 32, dim=175, where=where)
+            weights.resolve(given, "polar", 32, dim=175)
 
 
 def test_resolve_reads_the_authors_files(tmp_path):
@@ -153,7 +155,7 @@ def test_every_shipped_file_is_whole():
     for entry in weights.registry().values():
         path = weights.folder() / entry.file
         assert weights.file_sha256(path) == entry.sha256
-        assert all(fitted.has("ws") for fitted in whitening.load(path).values())
+        assert all(fitted.has("ws") for fitted in load(path).values())
 
 
 @pytest.mark.parametrize("entries", [{1: 2}, {("concat", 32): 3}, {"concat": None}])

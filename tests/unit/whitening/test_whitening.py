@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import warnings
 import zipfile
 
@@ -10,9 +11,14 @@ import pytest
 from scipy.linalg import eigh, sqrtm
 from scipy.spatial.distance import pdist
 
+from kd_cv.descriptor.projection import Projection
 from kd_cv.io.archive import MAX_BYTES, write_archive
-from kd_cv.whitening import whitening
-from kd_cv.whitening.whitening import Statistics, Whitening, balanced, load, project
+from kd_cv.whitening import load, save
+from kd_cv.whitening import statistics as statistics_module
+from kd_cv.whitening.pth import load_pth
+from kd_cv.whitening.statistics import Statistics, balanced
+from kd_cv.whitening.variants import VARIANTS, eig, shrinkage, supervised
+from kd_cv.whitening.whitening import Whitening
 
 D = 24
 
@@ -44,6 +50,34 @@ def cov(Y):
     return np.cov(Y, rowvar=False, bias=True)
 
 
+def attenuated(C, t=0.7, dim=None):
+    """W_UA by the formula of the paper; W for t = 1, a rotation for t = 0."""
+    U, lam = eig(C)
+    return (U * lam ** (-t / 2))[:, :dim]
+
+
+def shrunk(C, beta_index, dim=None):
+    """W_US by the formula of the paper."""
+    U, lam = eig(C)
+    return (U * shrinkage(lam / lam[0], beta_index))[:, :dim]
+
+
+def project(X, mu, A):
+    """Rows A^T (x - mu) of unit norm."""
+    Y = (X - mu) @ A
+    return Y / np.linalg.norm(Y, axis=1, keepdims=True)
+
+
+def matrices(projection):
+    return projection.mu, projection.A
+
+
+def rows_of(X, pairs):
+    """The descriptors of some pairs, and the pairs of their rows."""
+    k = np.arange(len(pairs))
+    return X[pairs.T.ravel()], np.stack([k, k + len(pairs)], axis=1)
+
+
 # Statistics ---------------------------------------------------------------------------------------
 
 
@@ -60,14 +94,13 @@ def test_statistics_equal_numpys(data):
 def test_two_halves_merged_equal_the_whole(data):
     X, pairs = data
     whole = Statistics(D).update(X, pairs)
-    first = Statistics(D).update(X[:700]).update_pairs(X[pairs[:99, 0]], X[pairs[:99, 1]])
-    second = Statistics(D).update(X[700:]).update_pairs(X[pairs[99:, 0]], X[pairs[99:, 1]])
+    first, second = (Statistics(D).update(*rows_of(X, part)) for part in (pairs[:99], pairs[99:]))
     for merged in (first + second, Statistics(D).merge(second).merge(first)):
         assert (merged.count, merged.pair_count) == (whole.count, whole.pair_count)
         np.testing.assert_allclose(merged.mean, whole.mean, atol=1e-12)
         np.testing.assert_allclose(merged.C, whole.C, atol=1e-12)
         np.testing.assert_allclose(merged.C_M, whole.C_M, atol=1e-12)
-    assert first.count == 700  # + leaves its operands alone
+    assert first.count == 198  # + leaves its operands alone
 
 
 def test_statistics_are_stable_far_from_the_origin(data):
@@ -83,7 +116,7 @@ def test_more_rows_than_one_chunk_and_float32():
     X = X.astype(np.float32)
     statistics = Statistics(5).update(X, pairs)
     np.testing.assert_allclose(statistics.C, cov(X.astype(np.float64)), atol=1e-12)
-    assert statistics.pair_count == len(pairs) > whitening._CHUNK
+    assert statistics.pair_count == len(pairs) > statistics_module._CHUNK
 
 
 def test_statistics_survive_a_file(data, tmp_path):
@@ -96,7 +129,7 @@ def test_statistics_survive_a_file(data, tmp_path):
     np.testing.assert_array_equal(loaded.C_M, statistics.C_M)
     loaded.update(X)  # loaded arrays are writable
     with pytest.raises(ValueError, match="whitening"):
-        whitening.load(tmp_path / "s.npz")
+        load(tmp_path / "s.npz")
 
 
 @pytest.mark.parametrize(
@@ -120,16 +153,13 @@ def test_bad_descriptors_are_refused_and_leave_no_trace(X, pairs, message):
     assert not statistics.mean.any()
 
 
-def test_other_misuse_of_statistics(data):
-    X, _ = data
+def test_other_misuse_of_statistics():
     with pytest.raises(ValueError, match="positive integer"):
         Statistics(0)
     with pytest.raises(ValueError, match="24 and 23"):
         Statistics(D).merge(Statistics(D - 1))
     with pytest.raises(TypeError, match="int"):
         Statistics(D).merge(3)
-    with pytest.raises(ValueError, match="3 and 2"):
-        Statistics(D).update_pairs(X[:3], X[:2])
     with pytest.raises(TypeError, match="real numbers"):
         Statistics(D).update(np.full((3, D), "a"))
     assert Statistics(D).update(np.zeros((0, D)), np.zeros((0, 2))).count == 0
@@ -140,23 +170,23 @@ def test_other_misuse_of_statistics(data):
 
 def test_whitened_covariance_is_the_identity(data):
     X, _ = data
-    np.testing.assert_allclose(cov(X @ whitening.pca_whitening(cov(X))), np.eye(D), atol=1e-9)
+    np.testing.assert_allclose(cov(X @ attenuated(cov(X), t=1)), np.eye(D), atol=1e-9)
 
 
 def test_t_0_keeps_distances_and_t_1_is_W(data):
     X, _ = data
-    rotation = whitening.attenuated(cov(X), t=0)
+    rotation = attenuated(cov(X), t=0)
     np.testing.assert_allclose(pdist(X[:200] @ rotation), pdist(X[:200]), atol=1e-12)
-    np.testing.assert_array_equal(rotation, whitening.pca_sqrt(cov(X)))
-    np.testing.assert_array_equal(
-        whitening.attenuated(cov(X), t=1), whitening.pca_whitening(cov(X))
-    )
+    fitted = Whitening.fit(Statistics(D).update(X))
+    for variant, t in (("w", 1.0), ("pcasqrt", 0.0)):
+        A, expected = fitted.projection(variant).A, fitted.projection("wua", t=t).A
+        np.testing.assert_array_equal(A, expected)
 
 
 def test_attenuated_variances_are_lam_to_the_1_minus_t(data):
     X, _ = data
-    _, lam = whitening.eig(cov(X))
-    variances = np.diag(cov(X @ whitening.attenuated(cov(X), t=0.7)))
+    _, lam = eig(cov(X))
+    variances = np.diag(cov(X @ attenuated(cov(X), t=0.7)))
     np.testing.assert_allclose(variances, lam**0.3, rtol=1e-9)
 
 
@@ -166,10 +196,10 @@ def test_shrinkage_whitens_the_shrunk_covariance(data):
     lam = np.linalg.eigvalsh(cov(X))[::-1]
     beta = lam[10 - 1] / lam[0]
     C_shrunk = (1 - beta) * cov(X) / lam[0] + beta * np.eye(D)
-    A = whitening.shrunk(cov(X), beta_index=10)
+    A = shrunk(cov(X), beta_index=10)
     np.testing.assert_allclose(A.T @ C_shrunk @ A, np.eye(D), atol=1e-9)
     with pytest.raises(ValueError, match="from 1 to 24, got 40"):
-        whitening.shrunk(cov(X))
+        shrunk(cov(X), 40)
 
 
 def test_supervised_equals_the_papers_formula(data):
@@ -178,7 +208,7 @@ def test_supervised_equals_the_papers_formula(data):
     half = np.linalg.inv(sqrtm(statistics.C_M).real)
     _, V = np.linalg.eigh(half @ statistics.C @ half)
     expected = half @ V[:, ::-1]
-    A = whitening.supervised(statistics.C, statistics.C_M)
+    A = supervised(statistics.C, statistics.C_M)
     A = A * np.sign((A * expected).sum(axis=0))
     np.testing.assert_allclose(A, expected, atol=1e-7 * np.abs(expected).max())
 
@@ -192,7 +222,7 @@ def test_supervised_solves_the_generalised_eigenproblem(data, shrink_index):
         lam = np.linalg.eigvalsh(C_M)[::-1]
         beta = lam[shrink_index - 1] / lam[0]
         C_M = (1 - beta) * C_M + beta * lam[0] * np.eye(D)
-    A = whitening.supervised(statistics.C, statistics.C_M, shrink_index)
+    A = supervised(statistics.C, statistics.C_M, shrink_index)
     np.testing.assert_allclose(A.T @ C_M @ A, np.eye(D), atol=1e-9)
     ratios = np.diag(A.T @ statistics.C @ A)
     np.testing.assert_allclose(ratios, eigh(statistics.C, C_M)[0][::-1], rtol=1e-9)
@@ -205,12 +235,12 @@ def test_supervised_absorbs_any_weight_of_a_part(data, weight, dim):
     X, pairs = data
     scales = np.where(np.arange(D) < 15, 1.0, weight)
     plain, weighted = (Statistics(D).update(Y, pairs) for Y in (X, X * scales))
-    y = project(X, plain.mean, whitening.supervised(plain.C, plain.C_M, dim=dim))
-    A = whitening.supervised(weighted.C, weighted.C_M, dim=dim)
+    y = project(X, plain.mean, supervised(plain.C, plain.C_M, dim=dim))
+    A = supervised(weighted.C, weighted.C_M, dim=dim)
     np.testing.assert_allclose(project(X * scales, weighted.mean, A), y, atol=1e-9)
     # Unsupervised whitening of fewer dimensions does not have this property.
-    y = project(X, plain.mean, whitening.attenuated(plain.C, dim=7))
-    y_weighted = project(X * scales, weighted.mean, whitening.attenuated(weighted.C, dim=7))
+    y = project(X, plain.mean, attenuated(plain.C, dim=7))
+    y_weighted = project(X * scales, weighted.mean, attenuated(weighted.C, dim=7))
     assert np.abs(pdist(y[:100]) - pdist(y_weighted[:100])).max() > 0.1
 
 
@@ -225,20 +255,22 @@ def test_the_float32_object_absorbs_weights_too(data):
 def test_fewer_dimensions_are_the_first_columns(data):
     X, pairs = data
     C, C_M = cov(X), Statistics(D).update(X, pairs).C_M
-    np.testing.assert_array_equal(
-        whitening.supervised(C, C_M, dim=5), whitening.supervised(C, C_M)[:, :5]
-    )
-    for function in (whitening.pca_whitening, whitening.attenuated, whitening.pca_sqrt):
-        np.testing.assert_array_equal(function(C, dim=5), function(C)[:, :5])
-        for dim in (0, D + 1, 2.0, True):
-            with pytest.raises(ValueError, match="integer from 1 to 24"):
-                function(C, dim=dim)
+    np.testing.assert_array_equal(supervised(C, C_M, dim=5), supervised(C, C_M)[:, :5])
+    fitted = Whitening.fit(Statistics(D).update(X, pairs))
+    for variant in VARIANTS:
+        A = fitted.projection(variant).A
+        np.testing.assert_array_equal(fitted.projection(variant, 5).A, A[:, :5])
+    for dim in (0, D + 1, 2.0, True):
+        with pytest.raises(ValueError, match="integer from 1 to 24"):
+            supervised(C, C_M, dim=dim)
+        with pytest.raises(ValueError, match="integer from 1 to 24"):
+            fitted.projection("wua", dim)
 
 
 def test_eigenvectors_have_one_sign(data):
     X, _ = data
     C = cov(X)
-    U, lam = whitening.eig(C)
+    U, lam = eig(C)
     assert (np.diff(lam) <= 0).all()
     np.testing.assert_allclose(U * lam @ U.T, C, atol=1e-12)
     assert (U.max(axis=0) == np.abs(U).max(axis=0)).all()
@@ -265,14 +297,15 @@ def test_identical_pairs_are_refused(data):
 
 def test_fewer_samples_than_dimensions_warn_and_stay_finite(data):
     X, pairs = data
-    few = Statistics(D).update(X[:10]).update_pairs(X[pairs[:6, 0]], X[pairs[:6, 1]])
+    rows, few_pairs = rows_of(X, pairs[:5])
+    few = Statistics(D).update(rows, [*few_pairs, few_pairs[0]])
     with pytest.warns(UserWarning) as caught:
         fitted = Whitening.fit(few)
     messages = " ".join(str(w.message) for w in caught)
     assert "only 10 patches for 24" in messages
     assert "only 6 matching pairs for 24" in messages
-    for variant in whitening.VARIANTS:
-        assert np.isfinite(fitted.projection(variant)[1]).all()
+    for variant in VARIANTS:
+        assert np.isfinite(fitted.projection(variant).A).all()
         np.testing.assert_allclose(np.linalg.norm(fitted.apply(X, variant), axis=1), 1, atol=1e-5)
 
 
@@ -281,7 +314,7 @@ def test_constant_dimensions_stay_finite(data):
     X = X.copy()
     X[:, 3] = 0.25
     fitted = Whitening.fit(Statistics(D).update(X, pairs))
-    for variant in whitening.VARIANTS:
+    for variant in VARIANTS:
         assert np.isfinite(fitted.apply(X, variant)).all()
 
 
@@ -292,9 +325,9 @@ def test_bad_covariances_are_refused():
         (np.zeros((2, 2)), "do not vary"),
     ]:
         with pytest.raises(ValueError, match=message):
-            whitening.eig(C)
+            eig(C)
     with pytest.raises(ValueError, match="both"):
-        whitening.supervised(np.eye(2), np.eye(3))
+        supervised(np.eye(2), np.eye(3))
 
 
 # The fitted object --------------------------------------------------------------------------------
@@ -304,28 +337,28 @@ def test_the_object_agrees_with_the_functions(data, fitted):
     X, pairs = data
     statistics = Statistics(D).update(X, pairs)
     expected = {
-        "w": whitening.pca_whitening(statistics.C, dim=9),
-        "wua": whitening.attenuated(statistics.C, dim=9),
-        "wus": whitening.shrunk(statistics.C, D, dim=9),  # 24 eigenvalues: no 40th
-        "ws": whitening.supervised(statistics.C, statistics.C_M, dim=9),
-        "pcasqrt": whitening.pca_sqrt(statistics.C, dim=9),
+        "w": attenuated(statistics.C, t=1, dim=9),
+        "wua": attenuated(statistics.C, dim=9),
+        "wus": shrunk(statistics.C, D, dim=9),  # 24 eigenvalues: no 40th
+        "ws": supervised(statistics.C, statistics.C_M, dim=9),
+        "pcasqrt": attenuated(statistics.C, t=0, dim=9),
     }
     for variant, A in expected.items():
-        mu, A_fitted = fitted.projection(variant, 9)
+        mu, A_fitted = matrices(fitted.projection(variant, 9))
         assert mu.dtype == A_fitted.dtype == np.float32
         np.testing.assert_allclose(mu, statistics.mean, atol=1e-7)
         np.testing.assert_allclose(A_fitted, A, rtol=1e-5, atol=1e-6 * np.abs(A).max())
     np.testing.assert_allclose(
-        fitted.projection("wua", t=0.3)[1], whitening.attenuated(statistics.C, 0.3), rtol=1e-5
+        fitted.projection("wua", t=0.3).A, attenuated(statistics.C, 0.3), rtol=1e-5
     )
     np.testing.assert_allclose(
-        fitted.projection("wus", beta_index=5)[1], whitening.shrunk(statistics.C, 5), rtol=1e-5
+        fitted.projection("wus", beta_index=5).A, shrunk(statistics.C, 5), rtol=1e-5
     )
 
 
 def test_names(fitted):
     for alias, name in {"lw": "ws", "pcaws": "wus", "pcawt": "wua"}.items():
-        np.testing.assert_array_equal(fitted.projection(alias)[1], fitted.projection(name)[1])
+        np.testing.assert_array_equal(fitted.projection(alias).A, fitted.projection(name).A)
     for unknown in ("sw", None, ["ws"]):
         with pytest.raises(ValueError, match="w, wua, wus, ws, pcasqrt"):
             fitted.projection(unknown)
@@ -336,7 +369,7 @@ def test_names(fitted):
 def test_without_pairs_the_supervised_variant_is_missing(data):
     X, _ = data
     fitted = Whitening.fit(Statistics(D).update(X), shrink_index=12)
-    assert [v for v in whitening.VARIANTS if fitted.has(v)] == ["w", "wua", "wus", "pcasqrt"]
+    assert [v for v in VARIANTS if fitted.has(v)] == ["w", "wua", "wus", "pcasqrt"]
     with pytest.raises(ValueError, match="without matching pairs"):
         fitted.projection("lw")
 
@@ -364,13 +397,14 @@ def test_project_by_hand():
     mu = np.array([1.0, 0.0])
     raw = np.array([[3.0, -3.0], [1.0, 5.0], [0.0, 0.0], [1.0, 0.0]])
     expected = [[0.8, -0.6], [0, 1], [0, 0], [0, 0]]  # zero row; a row equal to mu
-    np.testing.assert_allclose(project(raw, mu, A), expected, atol=1e-15)
+    np.testing.assert_allclose(Projection(mu, A)(raw), expected, atol=1e-15)
     root = np.sqrt([4.0, 3.0]) / np.sqrt(7.0)
-    np.testing.assert_allclose(project(raw, mu, A, sqrt=True)[0], root * [1, -1], atol=1e-15)
-    assert project(np.zeros((0, 2)), mu, A).shape == (0, 2)
-    assert project(raw.astype("f"), mu.astype("f"), A.astype("f")).dtype == np.float32
-    with pytest.raises(ValueError, match=r"\(4, 2\), \(2,\) and \(3, 2\)"):
-        project(raw, mu, np.ones((3, 2)))
+    np.testing.assert_allclose(Projection(mu, A, 0.5)(raw)[0], root * [1, -1], atol=1e-15)
+    assert Projection(mu, A)(np.zeros((0, 2))).shape == (0, 2)
+    single = Projection(mu.astype("f"), A.astype("f"))
+    assert single(raw.astype("f")).dtype == np.float32
+    with pytest.raises(ValueError, match=r"expected raw vectors \(N, 2\), got shape \(4, 1\)"):
+        Projection(mu, A)(raw[:, :1])
 
 
 # Files --------------------------------------------------------------------------------------------
@@ -379,7 +413,7 @@ def test_project_by_hand():
 @pytest.fixture
 def path(fitted, tmp_path):
     path = tmp_path / "mine.npz"
-    fitted.save(path, "concat", 32)
+    save(path, {("concat", 32): fitted})
     return path
 
 
@@ -387,16 +421,16 @@ def test_a_file_gives_back_every_projection_exactly(data, fitted, tmp_path):
     X, _ = data
     unsupervised = Whitening.fit(Statistics(D).update(X), max_dim=7, t=0.5, beta_index=3)
     entries = {("polar", 64): fitted, ("cart", 32): unsupervised}
-    whitening.save(tmp_path / "a.npz", entries)
-    loaded = whitening.load(tmp_path / "a.npz")
+    save(tmp_path / "a.npz", entries)
+    loaded = load(tmp_path / "a.npz")
     assert set(loaded) == set(entries)
     for key, original in entries.items():
         assert loaded[key].provenance == original.provenance
-        for variant in filter(original.has, whitening.VARIANTS):
-            for ours, theirs in zip(
-                loaded[key].projection(variant), original.projection(variant), strict=True
-            ):
-                np.testing.assert_array_equal(ours, theirs)
+        for variant in filter(original.has, VARIANTS):
+            ours, theirs = (w.projection(variant) for w in (loaded[key], original))
+            assert ours.power == theirs.power
+            for a, b in zip(matrices(ours), matrices(theirs), strict=True):
+                np.testing.assert_array_equal(a, b)
     assert not loaded["cart", 32].has("ws")
     assert loaded["polar", 64].provenance == {
         "fitted_on": "synthetic",
@@ -404,13 +438,11 @@ def test_a_file_gives_back_every_projection_exactly(data, fitted, tmp_path):
         "pairs": 1500,
         "supervised_t": 1.0,
     }
-    with pytest.raises(ValueError, match="2 entries"):
-        Whitening.load(tmp_path / "a.npz")
 
 
 def test_equal_content_gives_equal_bytes(fitted, path):
     again = path.with_name("again.npz")
-    Whitening.load(path).save(again, "concat", 32)
+    save(again, load(path))
     assert again.read_bytes() == path.read_bytes()
     assert sorted(p.name for p in path.parent.iterdir()) == ["again.npz", "mine.npz"]
     np.testing.assert_array_equal(np.load(path, allow_pickle=False)["concat-32/U"], fitted.U)
@@ -422,21 +454,21 @@ def test_a_failed_write_keeps_the_old_file(fitted, path, monkeypatch):
     def fail(*_):
         raise OSError("disk full")
 
-    monkeypatch.setattr(whitening.os, "replace", fail)
+    monkeypatch.setattr(os, "replace", fail)
     with pytest.raises(OSError, match="disk full"):
-        fitted.save(path, "concat", 64)
+        save(path, {("concat", 64): fitted})
     assert path.read_bytes() == before
     assert [p.name for p in path.parent.iterdir()] == ["mine.npz"]
 
 
 def test_bad_names_are_refused(fitted, tmp_path):
     with pytest.raises(ValueError, match=r"end in \.npz"):
-        fitted.save(tmp_path / "a.bin", "concat", 32)
+        save(tmp_path / "a.bin", {("concat", 32): fitted})
     for key in [("concat/..", 32), ("concat", 0), ("concat", 3.5), ("", 32)]:
         with pytest.raises(ValueError, match="kernel, patch size"):
-            fitted.save(tmp_path / "a.npz", *key)
+            save(tmp_path / "a.npz", {key: fitted})
     with pytest.raises(ValueError, match="no entry"):
-        whitening.save(tmp_path / "a.npz", {})
+        save(tmp_path / "a.npz", {})
     assert not list(tmp_path.iterdir())
 
 
@@ -449,7 +481,7 @@ def test_every_damaged_byte_is_noticed_or_harmless(fitted, path):
         bad[position] ^= 0x5A
         path.write_bytes(bad)
         try:
-            loaded = Whitening.load(path)
+            loaded = load(path)["concat", 32]
         except ValueError as error:
             assert "mine.npz" in str(error)
             refused += 1
@@ -465,12 +497,12 @@ def test_truncated_and_foreign_files_are_refused(path, tmp_path):
     for bad in (b"", b"hello", good[: len(good) // 2], good[:-1], good[100:]):
         path.write_bytes(bad)
         with pytest.raises(ValueError, match=r"mine\.npz is not a sound kd_cv whitening file"):
-            whitening.load(path)
+            load(path)
     np.savez(path, mu=np.zeros(3))
     with pytest.raises(ValueError, match=r"no meta\.json"):
-        whitening.load(path)
+        load(path)
     with pytest.raises(FileNotFoundError):
-        whitening.load(tmp_path / "absent.npz")
+        load(tmp_path / "absent.npz")
 
 
 def rewrite(path, change, compress=zipfile.ZIP_STORED):
@@ -523,21 +555,21 @@ def huge_header(members):
 def test_hostile_files_are_refused(path, change, message):
     rewrite(path, change)
     with pytest.raises(ValueError, match=message):
-        whitening.load(path)
+        load(path)
 
 
 def test_a_compressed_bomb_is_refused_unread(path):
     rewrite(path, lambda m: m.update(bomb=bytes(10_000_000)), zipfile.ZIP_DEFLATED)
     assert path.stat().st_size < 50_000
     with pytest.raises(ValueError, match="compressed members"):
-        whitening.load(path)
+        load(path)
 
 
 def test_too_large_a_file_is_refused_unread(path):
     with path.open("r+b") as file:
         file.truncate(MAX_BYTES + 1)  # sparse
     with pytest.raises(ValueError, match="at most"):
-        whitening.load(path)
+        load(path)
 
 
 @pytest.mark.parametrize(
@@ -565,7 +597,7 @@ def test_files_with_a_right_checksum_and_wrong_content_are_refused(
     meta = {"entries": {"concat-32": {**defaults, **settings}}}
     write_archive(tmp_path / "a.npz", "whitening", content, meta)
     with pytest.raises(ValueError, match=message):
-        whitening.load(tmp_path / "a.npz")
+        load(tmp_path / "a.npz")
 
 
 def test_the_provenance_must_be_json(data):
@@ -596,8 +628,8 @@ def pth(tmp_path_factory):
     for seed, training_set in enumerate(("liberty", "yosemite")):
         X, pairs = descriptors(n=2000, dim=60, seed=seed)
         statistics = Statistics(60).update(X, pairs)
-        U, lam = whitening.eig(statistics.C)
-        A = whitening.supervised(statistics.C, statistics.C_M)
+        U, lam = eig(statistics.C)
+        A = supervised(statistics.C, statistics.C_M)
         parts = {"pca": (X.mean(0), U, lam / lam[0]), "lw": (X.mean(0) + 0.01, A, lam)}
         models[training_set] = {
             algorithm: {
@@ -621,16 +653,16 @@ def test_kornias_file_gives_kornias_descriptors(pth, training_set, name, dim):
     layer = mkd.Whitening(name, models[training_set], in_dims=60, output_dims=dim)
     with torch.no_grad():
         expected = layer(torch.from_numpy(X)).numpy()
-    ours = whitening.load_pth(path, training_set).apply(X, name, dim)
+    ours = load_pth(path, training_set).apply(X, name, dim)
     np.testing.assert_allclose(ours, expected, atol=1e-5)
 
 
 def test_kornias_file_through_our_own(pth, tmp_path):
     path, _, X = pth
-    matrices = whitening.load_pth(path)
-    matrices.save(tmp_path / "a.npz", "concat", 64)
-    loaded = Whitening.load(tmp_path / "a.npz")
-    for variant in whitening.VARIANTS:
+    matrices = load_pth(path)
+    save(tmp_path / "a.npz", {("concat", 64): matrices})
+    loaded = load(tmp_path / "a.npz")["concat", 64]
+    for variant in VARIANTS:
         np.testing.assert_array_equal(loaded.apply(X, variant), matrices.apply(X, variant))
 
 
@@ -638,21 +670,21 @@ def test_bad_pth_files_are_refused(pth, tmp_path):
     torch = pytest.importorskip("torch")
     path, _, _ = pth
     with pytest.raises(ValueError, match=r"no training set 'paris', but \['liberty', 'yosemite'\]"):
-        whitening.load_pth(path, "paris")
+        load_pth(path, "paris")
     bad = tmp_path / "bad.pth"
     for content in (b"", b"hello", path.read_bytes()[:1000]):
         bad.write_bytes(content)
         with pytest.raises(ValueError, match=r"bad\.pth is not a file of torch tensors"):
-            whitening.load_pth(bad)
+            load_pth(bad)
     torch.save({"liberty": {"pca": {"mean": torch.zeros(3)}}}, bad)
     with pytest.raises(ValueError, match="expected mean, eigvecs, eigvals"):
-        whitening.load_pth(bad)
+        load_pth(bad)
     torch.save([1, 2], bad)
     with pytest.raises(ValueError, match="no training set 'liberty', but list"):
-        whitening.load_pth(bad)
+        load_pth(bad)
     torch.save(pytest.approx, bad)  # a pickled function is not loaded
     with pytest.raises(ValueError, match="not a file of torch tensors"):
-        whitening.load_pth(bad)
+        load_pth(bad)
 
 
 def test_no_warning_on_sound_data(data):

@@ -1,0 +1,66 @@
+"""Files of fitted matrices: several entries of one fit, by (kernel, patch size)."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from kd_cv.io.archive import read_archive, write_archive
+from kd_cv.whitening.whitening import Whitening
+
+Key = tuple[str, int]  # (kernel, patch size): what an entry of a file is for
+
+
+def save(path: str | os.PathLike[str], entries: Mapping[Key, Whitening]) -> None:
+    """Write the entries as one .npz file, whole or not at all; equal entries give equal bytes."""
+    arrays, settings = {}, {}
+    for key, whitening in entries.items():
+        prefix = _key_name(key)
+        for name in ("mu", "U", "lam", "A_s", "mu_s"):
+            if getattr(whitening, name) is not None:
+                arrays[f"{prefix}/{name}"] = getattr(whitening, name)
+        settings[prefix] = {
+            "t": float(whitening.t),
+            "beta_index": int(whitening.beta_index),
+            "lam_scale": float(whitening.lam_scale),
+            "shrink_index": whitening.shrink_index,
+            "provenance": whitening.provenance,
+        }
+    if not settings:
+        raise ValueError("there is no entry to save")
+    write_archive(path, "whitening", arrays, {"entries": settings})
+
+
+def load(path: str | os.PathLike[str]) -> dict[Key, Whitening]:
+    """Read a file written by `save`; a damaged or foreign file is a ValueError."""
+    arrays, meta = read_archive(path, "whitening")
+    entries: dict[Key, Whitening] = {}
+    try:
+        for prefix, settings in meta["entries"].items():
+            parts: dict[str, Any] = {
+                name.removeprefix(prefix + "/"): arrays.pop(name)
+                for name in list(arrays)
+                if name.startswith(prefix + "/")
+            }
+            entries[_key_from_name(prefix)] = Whitening(**parts, **settings)
+    except (AttributeError, KeyError, TypeError, ValueError, ArithmeticError) as error:
+        raise ValueError(f"{os.fspath(path)}: damaged matrices: {error}") from error
+    if arrays or not entries:
+        raise ValueError(f"{os.fspath(path)}: its entries and its arrays do not agree")
+    return entries
+
+
+def _key_name(key: Key) -> str:
+    kernel, patch_size = key
+    name = f"{kernel}-{patch_size}"
+    _key_from_name(name)
+    return name
+
+
+def _key_from_name(name: str) -> Key:
+    match = re.fullmatch(r"([a-z][a-z0-9_]{0,31})-([1-9][0-9]{0,4})", name)
+    if match is None:
+        raise ValueError(f"an entry is (kernel, patch size) such as ('concat', 32), got {name!r}")
+    return match[1], int(match[2])

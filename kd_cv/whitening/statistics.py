@@ -1,0 +1,179 @@
+"""Sufficient statistics of descriptors: mean, covariance, and covariance of matching pairs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from kd_cv.io.archive import read_archive, write_archive
+
+Float64 = NDArray[np.float64]
+
+_CHUNK = 8192  # rows converted to float64 at a time
+
+
+class Statistics:
+    """Mean, covariance C and intra-class covariance C_M of a stream of descriptors.
+
+    Memory does not grow with the stream, and two halves merged equal the whole to rounding.
+    """
+
+    def __init__(self, dim: int) -> None:
+        if isinstance(dim, bool) or not isinstance(dim, (int, np.integer)) or dim < 1:
+            raise ValueError(f"dim must be a positive integer, got {dim!r}")
+        self.dim = int(dim)
+        self.count = 0
+        self.pair_count = 0
+        self.mean: Float64 = np.zeros(self.dim)
+        self._scatter: Float64 = np.zeros((self.dim, self.dim))  # sum of (x - mean)(x - mean)^T
+        self._pair_scatter: Float64 = np.zeros((self.dim, self.dim))  # sum of (x0 - x1)(x0 - x1)^T
+
+    @property
+    def C(self) -> Float64:
+        """(D, D) covariance about the mean, divided by the count."""
+        if self.count == 0:
+            raise ValueError("no descriptors were given: there is no covariance")
+        return self._scatter / self.count
+
+    @property
+    def C_M(self) -> Float64:
+        """(D, D) mean outer product of the differences of matching pairs.
+
+        The paper sums instead. The factor cancels when the projected descriptor is normalised, and
+        the mean keeps the scale of A independent of the number of pairs.
+        """
+        if self.pair_count == 0:
+            raise ValueError("no matching pairs were given: there is no intra-class covariance")
+        return self._pair_scatter / self.pair_count
+
+    def update(self, X: ArrayLike, pairs: ArrayLike | None = None) -> Statistics:
+        """Add descriptors X (N, D) and matching pairs of their rows (M, 2).
+
+        All rows count as they are: drop the zero rows of patches that could not be described.
+        """
+        X = self._checked(X, "X")
+        pairs = None if pairs is None else _checked_pairs(pairs, len(X))
+        for start in range(0, len(X), _CHUNK):
+            rows = X[start : start + _CHUNK].astype(np.float64)
+            mean = rows.mean(axis=0)
+            rows -= mean
+            self._combine(len(rows), mean, rows.T @ rows)
+        if pairs is not None:
+            for start in range(0, len(pairs), _CHUNK):
+                i0, i1 = pairs[start : start + _CHUNK].T
+                self._add_differences(X[i0].astype(np.float64) - X[i1])
+        return self
+
+    def merge(self, other: Statistics) -> Statistics:
+        """Add the statistics of other descriptors, in place."""
+        if not isinstance(other, Statistics):
+            raise TypeError(f"can merge Statistics only, got {type(other).__name__}")
+        if other.dim != self.dim:
+            raise ValueError(f"cannot merge statistics of {self.dim} and {other.dim} dimensions")
+        self._combine(other.count, other.mean, other._scatter)
+        self.pair_count += other.pair_count
+        self._pair_scatter = self._pair_scatter + other._pair_scatter
+        return self
+
+    def __add__(self, other: Statistics) -> Statistics:
+        if not isinstance(other, Statistics):
+            return NotImplemented
+        return Statistics(self.dim).merge(self).merge(other)
+
+    def __repr__(self) -> str:
+        return f"Statistics(dim={self.dim}, count={self.count}, pair_count={self.pair_count})"
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write one .npz file, whole or not at all."""
+        arrays = {
+            "mean": self.mean,
+            "scatter": self._scatter,
+            "pair_scatter": self._pair_scatter,
+        }
+        meta = {"dim": self.dim, "count": self.count, "pair_count": self.pair_count}
+        write_archive(path, "statistics", arrays, meta)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Statistics:
+        """Read a file written by `save`."""
+        arrays, meta = read_archive(path, "statistics")
+        try:
+            for name in ("dim", "count", "pair_count"):
+                if type(meta[name]) is not int or meta[name] < 0:
+                    raise ValueError(f"{name} is {meta[name]!r}")
+            D = meta["dim"]
+            expected = {"mean": (D,), "scatter": (D, D), "pair_scatter": (D, D)}
+            shapes = {name: array.shape for name, array in arrays.items()}
+            if shapes != expected or not all(np.isfinite(a).all() for a in arrays.values()):
+                raise ValueError(f"expected finite arrays {expected}, got {shapes}")
+            statistics = cls(D)
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"{os.fspath(path)}: damaged statistics: {error}") from error
+        statistics.count, statistics.pair_count = meta["count"], meta["pair_count"]
+        statistics.mean = arrays["mean"].astype(np.float64)
+        statistics._scatter = arrays["scatter"].astype(np.float64)
+        statistics._pair_scatter = arrays["pair_scatter"].astype(np.float64)
+        return statistics
+
+    def _checked(self, X: ArrayLike, name: str) -> NDArray[Any]:
+        X = np.asarray(X)
+        if X.ndim != 2 or X.shape[1] != self.dim:
+            raise ValueError(f"{name} must be (N, {self.dim}), got shape {X.shape}")
+        if X.dtype.kind not in "fiu":
+            raise TypeError(f"{name} must be an array of real numbers, got dtype {X.dtype}")
+        bad = np.flatnonzero(~np.isfinite(X).all(axis=1))
+        if len(bad):
+            raise ValueError(f"{name} has NaN or infinity in {len(bad)} rows, first in {bad[0]}")
+        return X
+
+    def _combine(self, count: int, mean: Float64, scatter: Float64) -> None:
+        # Chan, Golub, LeVeque: scatter of a union from the scatters about the two means.
+        if count == 0:
+            return
+        total = self.count + count
+        delta = mean - self.mean
+        between = np.outer(delta, delta) * (self.count * count / total)
+        self._scatter = self._scatter + scatter + between
+        self.mean = self.mean + delta * (count / total)
+        self.count = total
+
+    def _add_differences(self, differences: Float64) -> None:
+        self._pair_scatter = self._pair_scatter + differences.T @ differences
+        self.pair_count += len(differences)
+
+
+def balanced(statistics: Sequence[Statistics]) -> Statistics:
+    """Statistics in which each of the given ones counts the same, however many descriptors it saw.
+
+    The total counts are kept, up to rounding.
+    """
+    if not statistics:
+        raise ValueError("no statistics were given to balance")
+    count, pair_count = (
+        sum(getattr(s, name) for s in statistics) // len(statistics)
+        for name in ("count", "pair_count")
+    )
+    result = Statistics(statistics[0].dim)
+    for s in statistics:
+        result._combine(count, s.mean, s.C * count)
+        if pair_count:
+            result._pair_scatter = result._pair_scatter + s.C_M * pair_count
+            result.pair_count += pair_count
+    return result
+
+
+def _checked_pairs(pairs: ArrayLike, count: int) -> NDArray[np.int64]:
+    pairs = np.asarray(pairs)
+    if pairs.size == 0:
+        return np.zeros((0, 2), np.int64)
+    if pairs.ndim != 2 or pairs.shape[1] != 2 or pairs.dtype.kind not in "iu":
+        raise ValueError(f"pairs must be (M, 2) integers, got {pairs.dtype} of shape {pairs.shape}")
+    if pairs.min() < 0 or pairs.max() >= count:
+        raise ValueError(
+            f"pairs must be rows 0..{count - 1} of X, got indices {pairs.min()} to {pairs.max()}"
+        )
+    return pairs.astype(np.int64)

@@ -1,0 +1,146 @@
+"""The paper's whitening matrices, as functions of covariances.
+
+A raw descriptor v becomes ``A^T (v - mu)``, L2-normalised. The matrix A follows from the mean mu
+and the covariance C of the raw descriptors of a set of patches and, with supervision, from the
+intra-class covariance C_M of its matching pairs:
+
+==========  ======================================================  ==========================
+variant     A                                                       paper
+==========  ======================================================  ==========================
+"w"         U diag(lam^-1/2)                                        W, PCA whitening
+"wua"       U diag(lam^-t/2)                                        W_UA, attenuated
+"wus"       U diag(((1 - beta) lam + beta)^-1/2)                    W_US, shrinkage
+"ws"        C_M^-1/2 eig(C_M^-1/2 C C_M^-1/2)                       W_S, supervised
+"pcasqrt"   U, and a signed square root after the projection        baseline of BTJ15
+==========  ======================================================  ==========================
+
+with U = eig(C), lam its eigenvalues in descending order (for W_US divided by the largest), and
+beta = lam_i. Indices of eigenvalues (``beta_index``, ``shrink_index``) count from 1.
+
+Everything is fitted in float64.
+"""
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Float64 = NDArray[np.float64]
+
+VARIANTS = ("w", "wua", "wus", "ws", "pcasqrt")
+ALIASES = {"lw": "ws", "pcaws": "wus", "pcawt": "wua", "pca": "pcasqrt"}  # Kornia's names
+
+ATTENUATION = 0.7  # t of W_UA
+BETA_INDEX = 40  # beta of W_US is the 40th eigenvalue
+
+# Eigenvalues below this fraction of the largest are raised to it: a direction without variance in
+# the fitting set would otherwise be divided by zero.
+FLOOR = 1e-10
+
+
+def variant_name(name: str) -> str:
+    """The canonical name of a variant; Kornia's names are understood."""
+    canonical = ALIASES.get(name, name) if isinstance(name, str) else name
+    if canonical not in VARIANTS:
+        known = ", ".join(VARIANTS)
+        raise ValueError(f"unknown whitening {name!r}: expected one of {known} (or {_aliases()})")
+    return canonical
+
+
+def _aliases() -> str:
+    return ", ".join(f"{alias} = {name}" for alias, name in ALIASES.items())
+
+
+def eig(C: ArrayLike) -> tuple[Float64, Float64]:
+    """Eigenvectors U (D, D), in columns, and eigenvalues lam (D,) of a covariance, descending.
+
+    The largest component of each eigenvector is positive, so that a fit can be repeated;
+    eigenvalues below FLOOR * lam[0] (a rank-deficient C) are raised to it.
+    """
+    C = np.asarray(C, np.float64)
+    if C.ndim != 2 or C.shape[0] != C.shape[1] or C.shape[0] == 0:
+        raise ValueError(f"a covariance must be (D, D), got shape {C.shape}")
+    if not np.isfinite(C).all():
+        raise ValueError("the covariance has NaN or infinity")
+    lam, U = np.linalg.eigh((C + C.T) / 2)
+    lam, U = lam[::-1], U[:, ::-1]
+    if not lam[0] > 0:
+        raise ValueError("the covariance has no positive eigenvalue: the descriptors do not vary")
+    largest = U[np.abs(U).argmax(axis=0), np.arange(U.shape[1])]
+    return U * np.where(largest < 0, -1.0, 1.0), np.maximum(lam, FLOOR * lam[0])
+
+
+def attenuation(lam: ArrayLike, t: float = ATTENUATION) -> Float64:
+    """Column scales lam^(-t/2) of W_UA: t = 1 whitens, t = 0 only rotates."""
+    return np.asarray(lam, np.float64) ** (-_in_unit_interval(t) / 2)
+
+
+def _in_unit_interval(t: float) -> float:
+    if not 0 <= t <= 1:
+        raise ValueError(f"t must be in [0, 1], got {t!r}")
+    return t
+
+
+def shrinkage(lam: ArrayLike, beta_index: int = BETA_INDEX) -> Float64:
+    """Column scales ((1 - beta) lam + beta)^(-1/2) of W_US with beta = lam_i, i counted from 1.
+
+    lam (D,) is a spectrum normalised to a maximum of 1.
+    """
+    lam = np.asarray(lam, np.float64)
+    beta = lam[checked_index(beta_index, len(lam), "beta_index")]
+    return ((1 - beta) * lam + beta) ** -0.5
+
+
+def supervised(
+    C: ArrayLike,
+    C_M: ArrayLike,
+    shrink_index: int | None = None,
+    dim: int | None = None,
+    t: float = 1.0,
+) -> Float64:
+    """W_S: A (D, dim) = C_M^-1/2 eig(C_M^-1/2 C C_M^-1/2).
+
+    Beyond the paper, C_M can be regularised as C is for the unsupervised variants: shrink_index
+    first replaces it, normalised to a largest eigenvalue of 1, by (1 - beta) C_M + beta I with beta
+    its i-th eigenvalue; t attenuates it to C_M^-t/2. The defaults are the paper's W_S.
+    """
+    _in_unit_interval(t)
+    C, C_M = np.asarray(C, np.float64), np.asarray(C_M, np.float64)
+    if C.ndim != 2 or C.shape[0] != C.shape[1] or C.shape != C_M.shape:
+        raise ValueError(f"C and C_M must both be (D, D), got {C.shape} and {C_M.shape}")
+    if not C_M.any():
+        raise ValueError("the matching pairs are identical: there is no intra-class covariance")
+    # The paper's appendix proves that W_S absorbs any weights of the dimensions. So the weights are
+    # chosen for accuracy: a C_M of unit diagonal, which also makes FLOOR mean the same for all of
+    # them. Regularisation is not invariant to weights; it acts on the dimensions as they are.
+    weights = np.ones(len(C))
+    if shrink_index is None and t == 1:
+        diagonal = np.diag(C_M)
+        diagonal = np.where(diagonal > FLOOR * np.diag(C), diagonal, np.diag(C))
+        weights = np.where(diagonal > 0, diagonal, 1.0) ** -0.5
+    E, scale = _whiten_pairs(C_M * np.outer(weights, weights), shrink_index)
+    half = (E * scale**t) @ E.T  # C_M^-t/2
+    V, _ = eig(half @ (C * np.outer(weights, weights)) @ half)
+    A = weights[:, None] * (half @ V)
+    return A if dim is None else A[:, : checked_dim(dim, len(A))]
+
+
+def _whiten_pairs(C_M: Float64, shrink_index: int | None) -> tuple[Float64, Float64]:
+    E, lam = eig(C_M)
+    if shrink_index is None:
+        return E, lam**-0.5
+    checked_index(shrink_index, len(lam), "shrink_index")
+    return E, shrinkage(lam / lam[0], shrink_index) * lam[0] ** -0.5
+
+
+def checked_dim(dim: int, columns: int) -> int:
+    """A number of dimensions, at most `columns`."""
+    if isinstance(dim, bool) or not isinstance(dim, (int, np.integer)) or not 1 <= dim <= columns:
+        raise ValueError(f"dim must be an integer from 1 to {columns}, got {dim!r}")
+    return int(dim)
+
+
+def checked_index(index: int, count: int, name: str) -> int:
+    """The place of the index-th of `count` eigenvalues, counted from 1."""
+    integer = isinstance(index, (int, np.integer)) and not isinstance(index, bool)
+    if not integer or not 1 <= index <= count:
+        raise ValueError(f"{name} must be an integer from 1 to {count}, got {index!r}")
+    return int(index) - 1
