@@ -3,6 +3,7 @@
 import importlib
 import inspect
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -69,6 +70,19 @@ def test_a_room_without_a_layer_is_found(house):
     (house / "kd_cv/cellar.py").write_text('"""A new room."""\n')
     code, out = layers(house)
     assert code == 1 and "cellar" in out, out
+
+
+def test_the_architecture_page_names_every_room_in_its_layer():
+    tomllib = pytest.importorskip("tomllib")
+    page = PACKAGE.parent / "docs/architecture.md"
+    if not (PROJECT.exists() and page.exists()):
+        pytest.skip("the page is in the source tree")
+    (contract,) = tomllib.loads(PROJECT.read_text())["tool"]["importlinter"]["contracts"]
+    drawn = page.read_text(encoding="utf-8").split("```")[1].splitlines()
+    boxes = [line for line in drawn if '["' in line]
+    for layer, box in zip(contract["layers"], boxes, strict=True):
+        for room in re.findall(r"\w+", layer):
+            assert re.search(rf"\b{room}: ", box), (room, box)
 
 
 # What is public -----------------------------------------------------------------------------------
