@@ -17,12 +17,14 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from kd_cv.descriptor.forks import opencv
 from kd_cv.descriptor.frames import MAGNIFICATION, as_detectable, as_gray, from_keypoints
 from kd_cv.descriptor.projection import Projection
 from kd_cv.descriptor.spec import Spec
+from kd_cv.detector.arguments import as_list, as_mask
+from kd_cv.detector.dog import DoG, DoGSettings, SIFTParameters, to_keypoints
+from kd_cv.detector.engine import Detected, detect_frames
+from kd_cv.io.storage import read_settings, write_settings
 from kd_cv.settings import Settings
-from kd_cv.settings_file import read_settings, write_settings
 from kd_cv.types import Detector, Image, KeyPoints
 from kd_cv.whitening.registry import DEFAULT_WEIGHTS, DEFAULT_WHITENING, Weights
 
@@ -33,9 +35,11 @@ Self = TypeVar("Self", bound="KDDescriptor")
 Images = list[Image] | tuple[Image, ...]
 
 
-class KDDescriptor:
+class KDDescriptor(SIFTParameters):
     """Kernel descriptor with the interface of cv2.Feature2D.
 
+    nfeatures, nOctaveLayers, contrastThreshold, edgeThreshold, sigma
+                     of the detector: those of `DoG`, which are those of cv2.SIFT
     patch_size       samples per side of the patch, 16 to 128
     kernel           "concat" (polar and Cartesian), "polar" or "cart"
     whitening        "ws", "wus", "wua", "w", "pcasqrt", or None for the raw vector
@@ -45,8 +49,8 @@ class KDDescriptor:
                      "extract_patches" (10), "kornia" (12)
     scales           how many patch sizes to average over, or their factors of the magnification
     descriptor_type  cv2.CV_32F, or cv2.CV_8U for 8-bit descriptors of the same order
-    detector         any object with OpenCV's detect(image, mask); cv2.SIFT by default
-    upright          ignore the angles of the keypoints
+    detector         any object with OpenCV's detect(image, mask); `DoG` by default
+    upright          ignore the angles of the keypoints, and find none
     drop             leave out keypoints that cannot be described (NaN, size <= 0, patch outside
                      the image or without texture) instead of giving them a row of zeros
 
@@ -58,6 +62,11 @@ class KDDescriptor:
 
     def __init__(
         self,
+        nfeatures: int = 0,
+        nOctaveLayers: int = 3,
+        contrastThreshold: float | None = None,
+        edgeThreshold: float = 10.0,
+        sigma: float = 1.8,
         *,
         patch_size: int = 32,
         kernel: str = "concat",
@@ -76,6 +85,12 @@ class KDDescriptor:
                 "detector must have a method detect(image, mask), as OpenCV's detectors do; "
                 f"got {type(detector).__name__}"
             )
+        detection = DoGSettings(nfeatures, nOctaveLayers, contrastThreshold, edgeThreshold, sigma)
+        if detector is not None and detection != DoGSettings():
+            raise ValueError(
+                "nfeatures, nOctaveLayers, contrastThreshold, edgeThreshold and sigma are for the "
+                f"detector of KDDescriptor itself: give them to {_shown(detector)}"
+            )
         self._settings = Settings(
             patch_size=patch_size,
             kernel=kernel,
@@ -88,7 +103,9 @@ class KDDescriptor:
             upright=upright,
             drop=drop,
         )
-        self._detector = detector
+        ours = type(detector) is DoG
+        self._detection = detector.settings if ours else detection  # type: ignore[union-attr]
+        self._detector = None if ours else detector
 
     @classmethod
     def create(cls: type[Self], *args: Any, **kwargs: Any) -> Self:
@@ -104,8 +121,9 @@ class KDDescriptor:
         """The class with every setting that is not the default."""
         changed = [
             f"{field.name}={_shown(value)}"
-            for field in fields(Settings)
-            if (value := getattr(self._settings, field.name)) != field.default
+            for settings in (self._detection, self._settings)
+            for field in fields(settings)
+            if (value := getattr(settings, field.name)) != field.default
         ]
         if self._detector is not None:
             changed.append(f"detector={_shown(self._detector)}")
@@ -115,6 +133,11 @@ class KDDescriptor:
     def settings(self) -> Settings:
         """All that decides the descriptors."""
         return self._settings
+
+    @property
+    def detection(self) -> DoGSettings:
+        """All that decides the keypoints, unless there is a `detector`."""
+        return self._detection
 
     @property
     def spec(self) -> Spec:
@@ -129,10 +152,13 @@ class KDDescriptor:
     def with_settings(self: Self, **changes: Any) -> Self:
         """A copy with some of its settings changed.
 
-        >>> KDDescriptor(patch_size=24).with_settings(upright=True)
-        KDDescriptor(patch_size=24, upright=True)
+        >>> KDDescriptor(patch_size=24).with_settings(nfeatures=500, upright=True)
+        KDDescriptor(nfeatures=500, patch_size=24, upright=True)
         """
         changed = copy.copy(self)
+        named = {field.name for field in fields(DoGSettings)} & changes.keys()
+        found = {name: changes.pop(name) for name in named}
+        changed._detection = replace(self._detection, **found)
         changed._settings = replace(self._settings, **changes)
         return changed
 
@@ -170,7 +196,7 @@ class KDDescriptor:
     def detect(self, image: Any, mask: Any = None) -> Any:
         """Keypoints of an image, or a tuple of them for each of a list of images."""
         if isinstance(image, list | tuple):
-            masks = [None] * len(image) if mask is None else _as_list(mask, len(image), "masks")
+            masks = as_list(mask, len(image), "masks")
             return tuple(self._detect(im, m) for im, m in zip(image, masks, strict=True))
         return self._detect(image, mask)
 
@@ -178,13 +204,17 @@ class KDDescriptor:
         if image is None:
             return ()
         gray = as_gray(image)
-        mask = _as_mask(mask, gray.shape)
+        mask = as_mask(mask, gray.shape)
         if not gray.size:
             return ()
         if self._detector is not None:
             return copy_keypoints(self._detector.detect(as_detectable(gray), mask))
-        with opencv:
-            return copy_keypoints(cv2.SIFT_create().detect(as_detectable(gray), mask))
+        return to_keypoints(self._found(gray, mask))
+
+    def _found(self, gray: NDArray[Any], mask: NDArray[np.uint8] | None) -> Detected:
+        """What our own detector finds."""
+        wanted, upright = self._detection, self._settings.upright
+        return detect_frames(gray, wanted.space, count=wanted.nfeatures, mask=mask, upright=upright)
 
     @overload
     def compute(
@@ -214,14 +244,13 @@ class KDDescriptor:
         shape and type is filled in place.
         """
         if isinstance(image, list | tuple):
-            keypoints = _as_list(keypoints, len(image), "lists of keypoints")
+            keypoints = as_list(keypoints, len(image), "lists of keypoints")
             results = [self._compute(im, kps) for im, kps in zip(image, keypoints, strict=True)]
             return tuple(kps for kps, _ in results), tuple(rows for _, rows in results)
         return self._compute(image, keypoints, descriptors)
 
     def _compute(self, image: Any, keypoints: Any, descriptors: Any = None) -> tuple[Any, Any]:
-        if isinstance(descriptors, np.ndarray) and not descriptors.flags.writeable:
-            raise ValueError("the array given as descriptors is read-only: it cannot be filled")
+        _check_writeable(descriptors)
         copies = copy_keypoints(keypoints)
         if image is None or not copies:
             return copies, None
@@ -232,18 +261,7 @@ class KDDescriptor:
         if self._settings.drop:
             kept = np.flatnonzero(rows.any(axis=1))
             copies, rows = tuple(copies[i] for i in kept), rows[kept]
-            if not copies:
-                return (), None
-        if isinstance(image, cv2.UMat):
-            return copies, cv2.UMat(rows)
-        if (
-            isinstance(descriptors, np.ndarray)
-            and descriptors.shape == rows.shape
-            and descriptors.dtype == rows.dtype
-        ):
-            descriptors[:] = rows
-            return copies, descriptors
-        return copies, rows
+        return copies, _handed_out(rows, image, descriptors)
 
     def detectAndCompute(
         self,
@@ -263,7 +281,16 @@ class KDDescriptor:
                 f"detectAndCompute takes one image, got {type(image).__name__}; "
                 "for a list call detect and compute"
             )
-        return self.compute(image, self.detect(image, mask), descriptors)
+        if self._detector is not None:
+            return self.compute(image, self.detect(image, mask), descriptors)
+        _check_writeable(descriptors)
+        gray = as_gray(image)
+        frames, responses = self._found(gray, as_mask(mask, gray.shape))
+        rows = self._settings.rows(gray, frames)
+        if self._settings.drop:
+            kept = rows.any(axis=1)
+            frames, responses, rows = frames[kept], responses[kept], rows[kept]
+        return to_keypoints(Detected(frames, responses)), _handed_out(rows, image, descriptors)
 
     # The same descriptor elsewhere
 
@@ -300,7 +327,12 @@ class KDDescriptor:
         self, target: str | os.PathLike[str] | cv2.FileStorage, name: str | None = None
     ) -> None:
         """Settings as YAML, XML or JSON: to a path, or to an open cv2.FileStorage."""
-        write_settings(self._settings, self.getDefaultName(), target, name)
+        if not isinstance(self._settings.weights, str):
+            raise ValueError(
+                f"weights given as {type(self._settings.weights).__name__} cannot be written as "
+                "settings: save them to a file and give its path"
+            )
+        write_settings(self.getDefaultName(), target, name, self._detection, self._settings)
 
     def save(self, filename: str | os.PathLike[str]) -> None:
         """The same as write(filename)."""
@@ -308,7 +340,10 @@ class KDDescriptor:
 
     def read(self, source: str | os.PathLike[str] | cv2.FileNode) -> None:
         """Take the settings from a file, or a cv2.FileNode, that `write` made."""
-        self._settings = read_settings(source, self.getDefaultName())
+        name = self.getDefaultName()
+        detection = read_settings(name, source, DoGSettings, optional=True)
+        self._settings = read_settings(name, source, Settings)
+        self._detection = detection
 
 
 def _bare(cls: type[Self]) -> Self:
@@ -320,6 +355,27 @@ def _shown(value: Any) -> str:
     """A setting in a repr: objects by their type."""
     plain = isinstance(value, str | int | float | tuple | None)
     return repr(value) if plain else type(value).__name__
+
+
+def _check_writeable(descriptors: Any) -> None:
+    if isinstance(descriptors, np.ndarray) and not descriptors.flags.writeable:
+        raise ValueError("the array given as descriptors is read-only: it cannot be filled")
+
+
+def _handed_out(rows: NDArray[Any], image: Any, descriptors: Any) -> Any:
+    """Rows as the caller wants them: in an array of the right shape, as UMat; None for none."""
+    if not len(rows):
+        return None
+    if isinstance(image, cv2.UMat):
+        return cv2.UMat(rows)
+    if (
+        isinstance(descriptors, np.ndarray)
+        and descriptors.shape == rows.shape
+        and descriptors.dtype == rows.dtype
+    ):
+        descriptors[:] = rows
+        return descriptors
+    return rows
 
 
 @lru_cache(maxsize=1)
@@ -340,23 +396,3 @@ def copy_keypoints(keypoints: Sequence[cv2.KeyPoint] | None) -> KeyPoints:
     if None in keypoints:  # to OpenCV, a keypoint of size 0
         raise TypeError("keypoints must be a sequence of cv2.KeyPoint, got None among them")
     return tuple(copies)
-
-
-def _as_list(values: Any, count: int, what: str) -> Sequence[Any]:
-    if not isinstance(values, list | tuple) or len(values) != count:
-        given = len(values) if isinstance(values, list | tuple) else type(values).__name__
-        raise ValueError(f"{count} images need as many {what}, got {given}")
-    return values
-
-
-def _as_mask(mask: Any, shape: tuple[int, ...]) -> NDArray[np.uint8] | None:
-    if mask is None:
-        return None
-    if isinstance(mask, cv2.UMat):
-        mask = mask.get()
-    if not isinstance(mask, np.ndarray) or mask.dtype != np.uint8:
-        given = mask.dtype if isinstance(mask, np.ndarray) else type(mask).__name__
-        raise TypeError(f"a mask must be a uint8 array, got {given}")
-    if mask.shape[:2] != tuple(shape) or mask.size != shape[0] * shape[1]:
-        raise ValueError(f"a mask must have the shape of its image, {shape}, got {mask.shape}")
-    return mask.reshape(shape)

@@ -267,8 +267,8 @@ def compare(
 ) -> list[Row]:
     """The same reconstruction with each extraction: KD, RootSIFT and SIFT by default.
 
-    All detect with cv2.SIFT, so with equal `max_keypoints` and `max_size` they have the same
-    keypoints. Each has its own folder in the workspace. RootSIFT is what COLMAP makes of SIFT.
+    KD has keypoints of its own, RootSIFT and SIFT those of cv2.SIFT. Each has its own folder in the
+    workspace. RootSIFT is what COLMAP makes of SIFT.
     """
     extractions = extractions or [Extraction(name) for name in ("kd", "rootsift", "sift")]
     folders = [e.descriptor if isinstance(e.descriptor, str) else "kd" for e in extractions]

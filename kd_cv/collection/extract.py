@@ -66,7 +66,7 @@ Decoded = tuple[NDArray[np.uint8] | str, float]  # see `decode`
 class Extraction:
     """What is done with one image.
 
-    descriptor     "kd", "sift", "rootsift", or a KDDescriptor
+    descriptor     "kd", "sift", "rootsift", or a KDDescriptor; each finds its own keypoints
     max_keypoints  the strongest that are kept
     max_size       images whose longer side is larger are reduced to it first; None: never
     dtype          of the stored descriptors: "float16", "float32" or, for KD only, "uint8"
@@ -111,7 +111,9 @@ class Extraction:
         if isinstance(kd, str):
             return as_feature(kd)
         kind = cv2.CV_8U if self.dtype == "uint8" else cv2.CV_32F
-        return kd.with_settings(descriptor_type=kind, drop=True)
+        return kd.with_settings(
+            descriptor_type=kind, drop=True, nfeatures=kd.getNFeatures() or self.max_keypoints
+        )
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -121,6 +123,7 @@ class Extraction:
         feature = self.feature
         if isinstance(feature, KDDescriptor):
             settings["descriptor"] = feature.settings.record
+            settings["detector"] = feature.detection.record
         return settings
 
     @property
@@ -134,7 +137,7 @@ class Extraction:
         height, width = gray.shape
         with clock("detect"):
             seen = shrunk(gray, self.max_size)
-            keypoints = strongest(cv2.SIFT_create().detect(seen, None), self.max_keypoints)
+            keypoints = strongest(self.feature.detect(seen, None), self.max_keypoints)
         with clock("describe"):
             keypoints, rows = self.feature.compute(seen, keypoints)
             frames = from_keypoints(keypoints)

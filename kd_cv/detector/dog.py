@@ -18,9 +18,9 @@ from kd_cv.descriptor.frames import Frames, as_float, as_gray
 from kd_cv.detector.arguments import as_list, as_mask
 from kd_cv.detector.engine import Detected, detect_frames
 from kd_cv.detector.scale_space import ScaleSpace
-from kd_cv.io import storage
+from kd_cv.io.storage import read_settings, write_settings
+from kd_cv.types import KeyPoints
 
-KeyPoints = tuple[cv2.KeyPoint, ...]
 Self = TypeVar("Self", bound="DoG")
 
 #: Weakest contrast of all keypoints, and of those that fill up a number that is asked for: below
@@ -63,12 +63,63 @@ class DoGSettings:
         return LEAST_CONTRAST if self.nfeatures else CONTRAST
 
     @property
+    def record(self) -> dict[str, Any]:
+        """All that decides the keypoints, as JSON can hold it."""
+        return {"detector": "dog", **asdict(self), "contrastThreshold": self.contrast}
+
+    @property
     def space(self) -> ScaleSpace:
         """What is searched, and for what."""
         return ScaleSpace(self.sigma / 2, self.nOctaveLayers, self.contrast, self.edgeThreshold)
 
 
-class DoG:
+class SIFTParameters:
+    """Getters and setters of cv2.SIFT, for whatever has detection settings."""
+
+    _detection: DoGSettings
+
+    def getNFeatures(self) -> int:
+        """How many keypoints to keep; 0 for all."""
+        return self._detection.nfeatures
+
+    def setNFeatures(self, maxFeatures: int) -> None:
+        """How many keypoints to keep; 0 for all."""
+        self._detection = replace(self._detection, nfeatures=maxFeatures)
+
+    def getNOctaveLayers(self) -> int:
+        """Scales searched in each octave."""
+        return self._detection.nOctaveLayers
+
+    def setNOctaveLayers(self, nOctaveLayers: int) -> None:
+        """Scales searched in each octave."""
+        self._detection = replace(self._detection, nOctaveLayers=nOctaveLayers)
+
+    def getContrastThreshold(self) -> float:
+        """The weakest contrast of a keypoint, also where none was given."""
+        return self._detection.contrast
+
+    def setContrastThreshold(self, contrastThreshold: float | None) -> None:
+        """The weakest contrast of a keypoint."""
+        self._detection = replace(self._detection, contrastThreshold=contrastThreshold)
+
+    def getEdgeThreshold(self) -> float:
+        """Largest ratio of curvatures."""
+        return self._detection.edgeThreshold
+
+    def setEdgeThreshold(self, edgeThreshold: float) -> None:
+        """Largest ratio of curvatures."""
+        self._detection = replace(self._detection, edgeThreshold=edgeThreshold)
+
+    def getSigma(self) -> float:
+        """Blur of the first level, in half pixels."""
+        return self._detection.sigma
+
+    def setSigma(self, sigma: float) -> None:
+        """Blur of the first level, in half pixels."""
+        self._detection = replace(self._detection, sigma=sigma)
+
+
+class DoG(SIFTParameters):
     """Extrema of differences of Gaussians, with the interface of cv2.SIFT's detector.
 
     nfeatures          how many keypoints to keep, the strongest; 0 for all
@@ -96,7 +147,7 @@ class DoG:
         edgeThreshold: float = 10.0,
         sigma: float = 1.8,
     ) -> None:
-        self._settings = DoGSettings(
+        self._detection = DoGSettings(
             nfeatures, nOctaveLayers, contrastThreshold, edgeThreshold, sigma
         )
 
@@ -113,22 +164,22 @@ class DoG:
     def __repr__(self) -> str:
         """The class with every setting that is not the default."""
         default = asdict(DoGSettings())
-        changed = [f"{k}={v}" for k, v in asdict(self._settings).items() if v != default[k]]
+        changed = [f"{k}={v}" for k, v in asdict(self._detection).items() if v != default[k]]
         return f"{type(self).__name__}({', '.join(changed)})"
 
     def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and self._settings == other._settings
+        return type(other) is type(self) and self._detection == other._detection
 
     def __hash__(self) -> int:
-        return hash(self._settings)
+        return hash(self._detection)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), tuple(asdict(self._settings).values())
+        return type(self), tuple(asdict(self._detection).values())
 
     @property
     def settings(self) -> DoGSettings:
         """All that decides the keypoints."""
-        return self._settings
+        return self._detection
 
     # What it finds
 
@@ -148,7 +199,9 @@ class DoG:
         """The same as arrays: frames (N, 4), x, y, size, angle, and responses (N,)."""
         gray = as_gray(image)
         mask = as_mask(mask, gray.shape)
-        return detect_frames(gray, self._settings.space, count=self._settings.nfeatures, mask=mask)
+        return detect_frames(
+            gray, self._detection.space, count=self._detection.nfeatures, mask=mask
+        )
 
     # What it is, in OpenCV's words
 
@@ -163,55 +216,13 @@ class DoG:
     def clear(self) -> None:
         """Forget what was learned from data: nothing, as in cv2.SIFT."""
 
-    def getNFeatures(self) -> int:
-        """How many keypoints to keep; 0 for all."""
-        return self._settings.nfeatures
-
-    def setNFeatures(self, maxFeatures: int) -> None:
-        """How many keypoints to keep; 0 for all."""
-        self._settings = replace(self._settings, nfeatures=maxFeatures)
-
-    def getNOctaveLayers(self) -> int:
-        """Scales searched in each octave."""
-        return self._settings.nOctaveLayers
-
-    def setNOctaveLayers(self, nOctaveLayers: int) -> None:
-        """Scales searched in each octave."""
-        self._settings = replace(self._settings, nOctaveLayers=nOctaveLayers)
-
-    def getContrastThreshold(self) -> float:
-        """The weakest contrast of a keypoint, also where none was given."""
-        return self._settings.contrast
-
-    def setContrastThreshold(self, contrastThreshold: float | None) -> None:
-        """The weakest contrast of a keypoint."""
-        self._settings = replace(self._settings, contrastThreshold=contrastThreshold)
-
-    def getEdgeThreshold(self) -> float:
-        """Largest ratio of curvatures."""
-        return self._settings.edgeThreshold
-
-    def setEdgeThreshold(self, edgeThreshold: float) -> None:
-        """Largest ratio of curvatures."""
-        self._settings = replace(self._settings, edgeThreshold=edgeThreshold)
-
-    def getSigma(self) -> float:
-        """Blur of the first level, in half pixels."""
-        return self._settings.sigma
-
-    def setSigma(self, sigma: float) -> None:
-        """Blur of the first level, in half pixels."""
-        self._settings = replace(self._settings, sigma=sigma)
-
     # Files
 
     def write(
         self, target: str | os.PathLike[str] | cv2.FileStorage, name: str | None = None
     ) -> None:
         """Settings as YAML, XML or JSON: to a path, or to an open cv2.FileStorage."""
-        with storage.written(target, self.getDefaultName(), name) as file:
-            for key, value in asdict(self._settings).items():
-                file.write(key, "" if value is None else value)
+        write_settings(self.getDefaultName(), target, name, self._detection)
 
     def save(self, filename: str | os.PathLike[str]) -> None:
         """The same as write(filename)."""
@@ -219,14 +230,7 @@ class DoG:
 
     def read(self, source: str | os.PathLike[str] | cv2.FileNode) -> None:
         """Take the settings from a file, or a cv2.FileNode, that `write` made."""
-        with storage.read(source, self.getDefaultName()) as node:
-            # An empty text stands for None; whole numbers are stored as such, and checked to be.
-            values = {key: node.getNode(key) for key in asdict(self._settings)}
-            numbers = {
-                key: None if value.isString() and not value.string() else value.real()
-                for key, value in values.items()
-            }
-            self._settings = DoGSettings(**numbers)  # type: ignore[arg-type]
+        self._detection = read_settings(self.getDefaultName(), source, DoGSettings)
 
 
 def to_keypoints(detected: Detected) -> KeyPoints:
@@ -250,8 +254,7 @@ def sift_octave(frames: Frames) -> NDArray[np.int64]:
 
 
 def _integer(value: Any, name: str, least: int, most: int) -> int:
-    whole = isinstance(value, int | np.integer | np.floating | float) and value == value // 1
-    if isinstance(value, bool) or not whole:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
         raise TypeError(f"{name} must be an int, got {value!r}")
     if not least <= value <= most:
         raise ValueError(f"{name} must be from {least} to {most}, got {value!r}")

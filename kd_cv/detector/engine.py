@@ -46,7 +46,8 @@ def detect_frames(
 ) -> Detected:
     """The `count` strongest keypoints of a gray image, uint8 or float32; all if `count` is 0.
 
-    Only where the mask (H, W) is not 0. A keypoint with several angles counts several times.
+    Only where the mask (H, W) is not 0. A keypoint with several angles counts several times; with
+    `upright` they have none, -1.
 
     >>> frames, responses = detect_frames(gray, ScaleSpace(), count=2000)
     """
@@ -60,8 +61,9 @@ def detect_frames(
     responses = contrast[keep]
     if not upright and len(frames):
         index, frames = oriented(gray, frames)
-        responses = responses[index]
-    return Detected(frames[:count], responses[:count]) if count else Detected(frames, responses)
+        frames, responses = frames[: count or None], responses[index][: count or None]
+    # As OpenCV's keypoints hold them: arrays and keypoints then have the same descriptors.
+    return Detected(frames.astype(np.float32).astype(np.float64), responses)
 
 
 def extrema(gray: NDArray[Any], space: ScaleSpace) -> Array:

@@ -3,52 +3,84 @@
 import gzip
 import os
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, TypeVar
 
 import cv2
+import numpy as np
 
-from kd_cv.io.files import replacing
+from kd_cv.descriptor.sampling import MAX_SCALES
+from kd_cv.io.files import check_utf8, opened, replacing
 
 NODE = "feature2d"  # of the settings in a file of their own
+
+FORMATS = {
+    ".yml": cv2.FILE_STORAGE_FORMAT_YAML,
+    ".xml": cv2.FILE_STORAGE_FORMAT_XML,
+    ".json": cv2.FILE_STORAGE_FORMAT_JSON,
+}
 
 # A file of settings has about 500 bytes. OpenCV's parser needs memory that grows with the square of
 # the depth of nesting: 32 kB of brackets take 1 GB.
 MAX_BYTES = 8192
 
+Dataclass = TypeVar("Dataclass")
 
-@contextmanager
-def written(
-    target: str | os.PathLike[str] | cv2.FileStorage, feature_name: str, node: str | None = None
-) -> Iterator[cv2.FileStorage]:
-    """A storage to write the settings of a feature to: a new file, or an open storage."""
-    if isinstance(target, cv2.FileStorage):
-        if node:
-            target.startWriteStruct(node, cv2.FileNode_MAP)
-        target.write("name", feature_name)
-        yield target
-        if node:
-            target.endWriteStruct()
+
+def write_settings(
+    feature_name: str,
+    target: str | os.PathLike[str] | cv2.FileStorage,
+    node: str | None,
+    *settings: Any,
+) -> None:
+    """Write dataclasses of settings, and the name of the feature, to a path or an open storage."""
+    values = {field.name: getattr(part, field.name) for part in settings for field in fields(part)}
+    check_utf8(node or NODE, "a node")
+    for name, value in values.items():
+        if isinstance(value, str):
+            check_utf8(value, f"the name of {name}")
+    if not isinstance(target, cv2.FileStorage):
+        # In memory: OpenCV cannot open every name that a file can have.
+        suffixes = [suffix.lower() for suffix in Path(target).suffixes[-2:]]
+        packed = suffixes[-1:] == [".gz"]
+        form = FORMATS.get("".join(suffixes[:-1] if packed else suffixes[-1:]), FORMATS[".yml"])
+        flags = cv2.FILE_STORAGE_WRITE | cv2.FILE_STORAGE_MEMORY | form
+        storage = cv2.FileStorage("", flags)
+        write_settings(feature_name, storage, node or NODE, *settings)
+        data = storage.releaseAndGetString().encode("utf-8")
+        with replacing(target) as temporary:
+            temporary.write_bytes(gzip.compress(data, mtime=0) if packed else data)
         return
-    with replacing(target) as temporary:
-        storage = cv2.FileStorage(str(temporary), cv2.FILE_STORAGE_WRITE)
-        with written(storage, feature_name, node or NODE):
-            yield storage
-        storage.release()
+    if node:
+        target.startWriteStruct(node, cv2.FileNode_MAP)
+    target.write("name", feature_name)
+    for name, value in values.items():
+        target.write(name, _storable(value))
+    if node:
+        target.endWriteStruct()
 
 
-@contextmanager
-def read(
-    source: str | os.PathLike[str] | cv2.FileNode, feature_name: str
-) -> Iterator[cv2.FileNode]:
-    """The node with the settings of a feature, in a file or a node that `written` made."""
+def read_settings(
+    feature_name: str,
+    source: str | os.PathLike[str] | cv2.FileNode,
+    kind: type[Dataclass],
+    *,
+    optional: bool = False,
+) -> Dataclass:
+    """The settings of a feature in a file, or in a node of one, that `write_settings` wrote.
+
+    With `optional` they are the defaults if the file is older and has none of them.
+    """
     storage = None if isinstance(source, cv2.FileNode) else _opened(source)
     node: Any = source if storage is None else storage.getNode(NODE)
     if not node.isMap() or node.getNode("name").string() != feature_name:
         raise ValueError(f"no settings of {feature_name} in {source!r}")
+    stored = {field: node.getNode(field.name) for field in fields(kind)}  # type: ignore[arg-type]
+    if optional and all(value.empty() for value in stored.values()):
+        return kind()
     try:
-        yield node  # as long as its storage lives
+        return kind(**{f.name: _restored(value, f.name, f.default) for f, value in stored.items()})
     except ValueError as error:
         raise ValueError(f"wrong settings in {source!r}: {error}") from error
 
@@ -57,19 +89,56 @@ def _opened(path: str | os.PathLike[str]) -> Any:
     """A file of settings, which may be packed by gzip, opened; its nodes live as long as it."""
     path = str(path)
     try:
-        with open(path, "rb") as file:
+        with opened(path) as file:
             packed = file.read(2) == b"\x1f\x8b"
-    except OSError as error:
-        raise OSError(f"cannot read {path!r}: {error.strerror}") from error
-    try:
-        with gzip.open(path) if packed else open(path, "rb") as file:
-            data = file.read(MAX_BYTES + 1)
+            file.seek(0)
+            data = (gzip.GzipFile(fileobj=file) if packed else file).read(MAX_BYTES + 1)
         if len(data) > MAX_BYTES:
             raise ValueError(f"it has more than {MAX_BYTES} bytes")
         flags = cv2.FILE_STORAGE_READ | cv2.FILE_STORAGE_MEMORY
         storage = cv2.FileStorage(data.decode("utf-8"), flags)
         storage.getNode(NODE)  # an error if the file is not a map
         return storage
+    except gzip.BadGzipFile as error:
+        raise ValueError(f"{path!r} is damaged: {error}") from error
+    except OSError as error:
+        raise OSError(f"cannot read {path!r}: {error.strerror}") from error
     # OpenCV's parser, by version; and gzip's
-    except (cv2.error, SystemError, ValueError, EOFError, gzip.BadGzipFile, zlib.error) as error:
+    except (cv2.error, SystemError, ValueError, EOFError, zlib.error) as error:
         raise ValueError(f"{path!r} is not YAML, XML or JSON of settings: {error}") from error
+
+
+def _storable(value: Any) -> Any:
+    """A setting as cv2.FileStorage takes it: None as an empty string, a tuple as a matrix."""
+    if isinstance(value, tuple):
+        return np.array(value, dtype=np.float64)
+    return "" if value is None else int(value) if isinstance(value, bool) else value
+
+
+def _restored(node: Any, name: str, default: Any) -> Any:
+    """The setting in a node, of the type of its default."""
+    if isinstance(default, tuple):
+        return _factors(node)
+    if isinstance(default, str):
+        return node.string() or (None if name == "whitening" else "")
+    if default is None and node.isString():
+        return None
+    value = node.real()
+    if not np.isfinite(value):
+        raise ValueError(f"{name} must be a finite number, got {value}")
+    if isinstance(default, int) and value != int(value):
+        raise ValueError(f"{name} must be a whole number, got {value}")
+    return value if default is None else type(default)(value)
+
+
+def _factors(node: Any) -> tuple[float, ...]:
+    """The numbers of a stored matrix; () if the node holds anything else.
+
+    They are read one by one, because a matrix would be made of whatever size the file claims.
+    """
+    data = node.getNode("data") if node.isMap() else node
+    if data.isReal() or data.isInt():  # a sequence of one, as XML has it
+        return (data.real(),)
+    if not data.isSeq() or data.size() > MAX_SCALES:
+        return ()
+    return tuple(data.at(k).real() for k in range(data.size()))

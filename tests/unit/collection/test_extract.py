@@ -17,7 +17,7 @@ import pytest
 from collections_of_photographs import RAW, SMALL, photographs, whitened, whole_parts
 from skimage import data
 
-from kd_cv import KDDescriptor
+from kd_cv import DoG, KDDescriptor
 from kd_cv.collection.extract import (
     STAGES,
     Batch,
@@ -64,8 +64,7 @@ def test_hloc_layout(folder: Path, tmp_path: Path) -> None:
         total = 0
         for name in found:
             image = gray(folder / name)
-            keypoints = cv2.SIFT_create().detect(image, None)
-            keypoints = sorted(keypoints, key=lambda k: -k.response)[:200]
+            keypoints = DoG(200).detect(image)
             group = file[name]
             places = {(k.pt[0], k.pt[1], np.float32(k.response)) for k in keypoints}
             stored = zip(*group["keypoints"][()].T, group["scores"][()], strict=True)
@@ -101,7 +100,7 @@ def test_large_images_are_reduced_and_keypoints_mapped_back(tmp_path: Path) -> N
     cv2.imwrite(str(folder / "a.png"), image)
     extract(folder, tmp_path / "f.h5", Extraction(RAW, 50, max_size=250, dtype="float32"))
     reduced = cv2.resize(gray(folder / "a.png"), (250, 200), interpolation=cv2.INTER_AREA)
-    expected = sorted(cv2.SIFT_create().detect(reduced, None), key=lambda k: -k.response)[:50]
+    expected = DoG(50).detect(reduced)
     with reading(tmp_path / "f.h5") as features:
         own = features["a.png"]
     # A point of the reduced image covers 2 x 2 pixels: its pixel 0 is centred at 0.5.
@@ -371,7 +370,7 @@ def test_memory_does_not_grow_with_the_collection(tmp_path: Path) -> None:
     """What 100 images more put into the file is not kept, but for some of HDF5's directory."""
     code = (
         "import resource, sys\n"
-        "from kd_cv import KDDescriptor\n"
+        "from kd_cv import DoG, KDDescriptor\n"
         "from kd_cv.collection.extract import Extraction, extract\n"
         "extraction = Extraction(KDDescriptor(whitening=None), 300, dtype='float32')\n"
         "extract(sys.argv[1], sys.argv[2], extraction, workers=2)\n"
