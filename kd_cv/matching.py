@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,13 +14,12 @@ from numpy.typing import NDArray
 from kd_cv.descriptor.frames import as_float
 from kd_cv.detector.keypoints import strongest
 from kd_cv.feature2d import KDDescriptor
-from kd_cv.types import KeyPoints
+from kd_cv.types import Array32, Detector, Feature, Image, KeyPoints
 
 #: Names of descriptors, and how tables and pictures show them.
 DESCRIPTORS = {"kd": "KD", "sift": "SIFT", "rootsift": "RootSIFT"}
 RATIO = 0.85  # of the distances to the nearest and to the second nearest, at most
 STEPS = ("detect", "describe", "match", "homography")
-Array32 = NDArray[np.float32]
 Matches = tuple[NDArray[np.int64], Array32]
 
 
@@ -37,8 +37,6 @@ class MatchResult:
     H_0to1   (3, 3) homography from image 0 to image 1, or None
     success  whether there are enough inliers to believe it
     candidates  (K, 2) and (K,): matches and ratios before the test of the ratio
-    seconds  of each of STEPS, both images together; a descriptor that detects by itself, in one
-             call, has it all in "describe"
     """
 
     keypoints0: KeyPoints
@@ -49,7 +47,13 @@ class MatchResult:
     H_0to1: NDArray[np.float64] | None
     success: bool
     candidates: Matches = field(default_factory=_no_matches)
-    seconds: dict[str, float] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return (
+            f"MatchResult({len(self.keypoints0)} and {len(self.keypoints1)} keypoints, "
+            f"{len(self.matches)} matches, {int(self.inliers.sum())} inliers, "
+            f"success={bool(self.success)})"
+        )
 
     @property
     def points0(self) -> NDArray[np.float64]:
@@ -68,11 +72,11 @@ class MatchResult:
 
 
 def match(
-    image0: Any,
-    image1: Any,
-    descriptor: Any = "kd",
+    image0: Image,
+    image1: Image,
+    descriptor: str | Feature = "kd",
     *,
-    detector: Any = None,
+    detector: Detector | None = None,
     max_keypoints: int | None = None,
     ratio: float = RATIO,
     mutual: bool = True,
@@ -107,14 +111,13 @@ def match(
         raise ValueError(f"ratio must be above 0 and at most 1, got {ratio}")
     if not 0 < as_float(threshold, "threshold") < np.inf:
         raise ValueError(f"threshold must be positive and finite, got {threshold}")
-    seconds = dict.fromkeys(STEPS, 0.0)
     (keypoints0, d0), (keypoints1, d1) = (
-        _extract(feature, detector, image, max_keypoints, seconds) for image in (image0, image1)
+        _extract(feature, detector, image, max_keypoints) for image in (image0, image1)
     )
-    with _timed(seconds, "match"):
+    with _timed("match"):
         candidates, all_ratios = match_descriptors(d0, d1, mutual=mutual)
         matches, ratios = candidates[all_ratios <= ratio], all_ratios[all_ratios <= ratio]
-    with _timed(seconds, "homography"):
+    with _timed("homography"):
         H_0to1, inliers = find_homography(
             _points(keypoints0)[matches[:, 0]], _points(keypoints1)[matches[:, 1]], threshold
         )
@@ -127,17 +130,16 @@ def match(
         H_0to1,
         success=H_0to1 is not None and believable(int(inliers.sum()), len(matches)),
         candidates=(candidates, all_ratios),
-        seconds=seconds,
     )
 
 
-def as_feature(descriptor: Any) -> Any:
+def as_feature(descriptor: str | Feature) -> Feature:
     """The object behind a name; an object with detectAndCompute stays as it is."""
     makers = dict(zip(DESCRIPTORS, (KDDescriptor, cv2.SIFT_create, RootSIFT), strict=True))
     if isinstance(descriptor, str) and descriptor in makers:
         return makers[descriptor]()
     describes = callable(getattr(descriptor, "detectAndCompute", None))
-    if isinstance(descriptor, type) or not describes:
+    if isinstance(descriptor, str | type) or not describes:
         raise ValueError(
             f"unknown descriptor {descriptor!r}: expected one of {list(DESCRIPTORS)} or an object "
             "with detectAndCompute"
@@ -239,26 +241,50 @@ def believable(inliers: int, matches: int) -> bool:
 
 
 def _extract(
-    feature: Any, detector: Any, image: Any, max_keypoints: int | None, seconds: dict[str, float]
+    feature: Feature, detector: Detector | None, image: Image, max_keypoints: int | None
 ) -> tuple[KeyPoints, Any]:
     if detector is None and max_keypoints is None:
-        with _timed(seconds, "describe"):
+        with _timed("describe"):
             keypoints, rows = feature.detectAndCompute(image, None)
         return tuple(keypoints), rows
-    with _timed(seconds, "detect"):
+    with _timed("detect"):
         keypoints = (feature if detector is None else detector).detect(image, None)
         if max_keypoints is not None:
             keypoints = strongest(keypoints, max_keypoints)
-    with _timed(seconds, "describe"):
+    with _timed("describe"):
         keypoints, rows = feature.compute(image, keypoints)
     return tuple(keypoints), rows
 
 
+_seconds: ContextVar[dict[str, float] | None] = ContextVar("seconds", default=None)
+
+
 @contextmanager
-def _timed(seconds: dict[str, float], step: str) -> Iterator[None]:
+def timing() -> Iterator[dict[str, float]]:
+    """Times the calls of `match` inside: the seconds of each of STEPS, both images together.
+
+    A descriptor that detects by itself, in one call, has it all in "describe".
+
+    >>> with timing() as seconds:
+    ...     result = match(image, image)
+    >>> list(seconds)
+    ['detect', 'describe', 'match', 'homography']
+    """
+    seconds = dict.fromkeys(STEPS, 0.0)
+    token = _seconds.set(seconds)
+    try:
+        yield seconds
+    finally:
+        _seconds.reset(token)
+
+
+@contextmanager
+def _timed(step: str) -> Iterator[None]:
     start = time.perf_counter()
     yield
-    seconds[step] += time.perf_counter() - start
+    seconds = _seconds.get()
+    if seconds is not None:
+        seconds[step] += time.perf_counter() - start
 
 
 def _points(keypoints: KeyPoints) -> NDArray[np.float64]:

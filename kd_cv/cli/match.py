@@ -84,8 +84,8 @@ def summary(own: Found) -> dict[str, Any]:
         "inliers": int(result.inliers.sum()),
         "success": bool(result.success),
         "H_0to1": _rows(result.H_0to1) if result.success else None,
-        "seconds": round(sum(result.seconds.values()), 6),
-        "steps": {step: round(result.seconds[step], 6) for step in STEPS},
+        "seconds": round(sum(own.seconds.values()), 6),
+        "steps": {step: round(own.seconds[step], 6) for step in STEPS},
     }
 
 
@@ -155,8 +155,8 @@ def _print(
     table.add_section()
     for step in STEPS:
         label = f"{step} ({options.detector})" if step == "detect" else step
-        table.add_row(label, *(_ms(r.seconds[step]) for r in results), style="dim")
-    table.add_row("total", *(_ms(sum(r.seconds.values())) for r in results))
+        table.add_row(label, *(_ms(own.seconds[step]) for own in found.values()), style="dim")
+    table.add_row("total", *(_ms(sum(own.seconds.values())) for own in found.values()))
     console.print(table)
     if chosen.result.success and chosen.result.H_0to1 is not None:
         console.print("\nH_0to1, from the first image to the second:")

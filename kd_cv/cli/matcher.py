@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from kd_cv.cli.detectors import make_detector
 from kd_cv.feature2d import KDDescriptor
-from kd_cv.matching import DESCRIPTORS, RATIO, MatchResult, as_feature, match
+from kd_cv.matching import DESCRIPTORS, RATIO, MatchResult, as_feature, match, timing
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,7 @@ class Found:
     name: str
     feature: Any
     result: MatchResult
+    seconds: dict[str, float]  # of each step of the match
 
 
 def make_feature(name: str, weights: str | None = None) -> Any:
@@ -56,16 +57,17 @@ def run(name: str, image0: NDArray[np.uint8], image1: NDArray[np.uint8], options
     """Match gray images by the descriptor of a name."""
     feature = make_feature(name, options.weights if name == "kd" else None)
     _warm_up(feature)
-    result = match(
-        image0,
-        image1,
-        feature,
-        detector=make_detector(options.detector, options.max_keypoints),
-        max_keypoints=options.max_keypoints,
-        ratio=options.ratio,
-        threshold=options.threshold,
-    )
-    return Found(name, feature, result)
+    with timing() as seconds:
+        result = match(
+            image0,
+            image1,
+            feature,
+            detector=make_detector(options.detector, options.max_keypoints),
+            max_keypoints=options.max_keypoints,
+            ratio=options.ratio,
+            threshold=options.threshold,
+        )
+    return Found(name, feature, result, seconds)
 
 
 def _warm_up(feature: Any) -> None:

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import pytest
 
@@ -73,11 +74,29 @@ def test_without_torch_the_torch_names_say_what_to_install():
         import kd_cv
         for name in ("KDModule", "KDFeature"):
             try:
-                getattr(kd_cv, name)
+                getattr(kd_cv, name)()
             except ImportError as error:
                 print("kd-cv[torch]" in str(error))
     """
     assert run(program).split("\n") == ["True", "True"]
+
+
+def test_without_torch_everything_can_be_listed_and_imported():
+    program = """
+        import sys
+        sys.modules["torch"] = None
+        import kd_cv
+        from kd_cv import *
+        from kd_cv import KDModule, KDFeature
+        print(hasattr(kd_cv, "KDModule"), hasattr(kd_cv, "nothing"))
+        print(dir(kd_cv) == sorted([*kd_cv.__all__, "__version__"]))
+        print(all(getattr(kd_cv, name).__doc__ for name in kd_cv.__all__))
+    """
+    assert run(program).split() == ["True", "False", "True", "True"]
+
+
+def test_the_package_says_that_it_has_types():
+    assert (Path(kd_cv.__file__).parent / "py.typed").is_file()
 
 
 def test_import_prints_and_warns_nothing():

@@ -81,7 +81,12 @@ def installed(archives, tmp_path_factory):
 
 def test_the_wheel_holds_the_package_and_its_data(archives):
     names = set(zipfile.ZipFile(archives[1]).namelist())
-    assert {"kd_cv/__init__.py", "kd_cv/draw/report.html", "kd_cv/cli/app.py"} <= names
+    assert {
+        "kd_cv/__init__.py",
+        "kd_cv/draw/report.html",
+        "kd_cv/cli/app.py",
+        "kd_cv/py.typed",
+    } <= names
     shipped = {f"kd_cv/weights_data/{weights.info(name).file}" for name in weights.names()}
     held = {name for name in names if name.startswith("kd_cv/weights_data/")}
     assert held == shipped | {"kd_cv/weights_data/index.json"}

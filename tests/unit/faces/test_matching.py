@@ -1,5 +1,7 @@
 """Nearest neighbours, ratio test and homography; each against a slow or exact second way."""
 
+import dataclasses
+
 import cv2
 import numpy as np
 import pytest
@@ -15,6 +17,7 @@ from kd_cv.matching import (
     find_homography,
     match_descriptors,
     root,
+    timing,
 )
 
 
@@ -277,11 +280,26 @@ def test_candidates_are_what_the_ratio_test_sees(pair):
 
 
 def test_every_step_is_timed(pair):
-    apart = kd_cv.match(*pair, detector=cv2.SIFT_create(200)).seconds
+    with timing() as apart:
+        kd_cv.match(*pair, detector=cv2.SIFT_create(200))
     assert list(apart) == ["detect", "describe", "match", "homography"]
     assert min(apart.values()) > 0
-    at_once = kd_cv.match(*pair).seconds
+    with timing() as at_once:
+        kd_cv.match(*pair)
     assert at_once["detect"] == 0 and at_once["describe"] > 0
+
+
+def test_a_result_shows_itself_in_one_line(pair):
+    result = kd_cv.match(*pair, max_keypoints=100)
+    matches, inliers = len(result.matches), int(result.inliers.sum())
+    assert repr(result) == (
+        f"MatchResult(100 and 100 keypoints, {matches} matches, {inliers} inliers, success=True)"
+    )
+    names = {field.name for field in dataclasses.fields(result)}
+    assert names == {
+        "keypoints0", "keypoints1", "matches", "ratios", "inliers", "H_0to1", "success",
+        "candidates",
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("descriptor", ["kd", "sift", "rootsift"])
