@@ -1,7 +1,7 @@
 """`kd-cv eval PROTOCOL`: measure descriptors, with the paper's figures beside ours."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -103,39 +103,61 @@ def hpatches(
     max_patches: Annotated[
         int, typer.Option(help="Of each sequence, when patches are cut from sequences.")
     ] = 500,
+    tasks: Annotated[
+        Path | None,
+        typer.Option(help="The benchmark's folder of task files; none: tasks are drawn."),
+    ] = None,
+    split: Annotated[str, typer.Option(help="Of the task files: a, b, c, full ...")] = "full",
+    save_strips: Annotated[
+        Path | None,
+        typer.Option(help="Folder for the patches of sequences, and for their tasks."),
+    ] = None,
     fit_ws: FitWs = None,
     cache: CacheFolder = None,
     as_json: Json = False,
 ) -> None:
     """Verification, matching and retrieval (mAP) as in HPatches.
 
+    With the release and its task files, the numbers are those of the benchmark's own code.
+
     [bold]Examples[/bold]
 
-        kd-cv eval hpatches hpatches-release --weights liberty --whitening ws,wus
+        kd-cv eval hpatches hpatches-release --tasks hpatches-benchmark/tasks --split a
 
         kd-cv eval hpatches sequences --descriptor raw,rootsift --fit-ws builtin
     """
     from kd_cv.cli.tables import telling
     from kd_cv.evaluate.cache import Cache
     from kd_cv.evaluate.hpatches import hpatches as run
-    from kd_cv.evaluate.hpatches import strips_of_sequence
-    from kd_cv.evaluate.patch_sets import read_hpatches_release
+    from kd_cv.evaluate.patch_sets import STRIP_SIDE, read_hpatches_release
     from kd_cv.evaluate.readers import find_sequences
+    from kd_cv.evaluate.strips import save_sequences, strips_of_sequence
+    from kd_cv.evaluate.tasks import read_tasks
     from kd_cv.paper import numbers as paper
 
-    chosen = _candidates(descriptors, weights, whitening, kernels, patch_size, dim)
     release = any(data.glob("*/ref.png"))
-    strips = (
-        read_hpatches_release(data)
-        if release
-        else (
-            (s.name, strips_of_sequence(s, 65, magnification, max_patches))
+    if release and save_strips:
+        raise ValueError(f"--save-strips is for image sequences, {data} holds strips already")
+    chosen = _candidates(descriptors, weights, whitening, kernels, patch_size, dim)
+    asked = read_tasks(tasks, split) if tasks else None
+    strips: Iterator[Any]
+    if release:
+        strips = (
+            (name, strips)
+            for name, strips in read_hpatches_release(data)
+            if asked is None or name in asked.sequences
+        )
+    else:
+        strips = (
+            (s.name, strips_of_sequence(s, STRIP_SIDE, magnification, max_patches))
             for s in find_sequences(data)
         )
-    )
     with telling("Describing", as_json) as tell:
-        chosen = _with_ws(chosen, fit_ws, dim, patches=(65, magnification))
-        scores = run(strips, chosen, cache=Cache(cache), progress=tell)
+        if save_strips:
+            asked = save_sequences(save_strips, strips)
+            strips = read_hpatches_release(save_strips)
+        chosen = _with_ws(chosen, fit_ws, dim, patches=(STRIP_SIDE, magnification))
+        scores = run(strips, chosen, tasks=asked, cache=Cache(cache), progress=tell)
     _report(
         scores, [task for task in TASKS if task in scores[0].values], as_json,
         {

@@ -3,7 +3,7 @@
 `candidates`  what is compared: KD with any settings, SIFT, RootSIFT, the descriptors of Kornia
 `whitened`    any of them followed by a W_S that is fitted on its own rows
 `patches`     labelled pairs of patches (Phototourism): FPR95
-`hpatches`    verification, matching and retrieval on strips of patches (HPatches)
+`hpatches`    verification, matching and retrieval on `strips` of patches, by `tasks` (HPatches)
 `images`      image matching: average precision, precision, error of the homography
 `curves`      FPR95 over the shrinkage of a whitening, over a turn or a shift of one patch
 `readers`     folders and built-in photographs in the form that the protocols take

@@ -1,4 +1,4 @@
-"""The three tasks of HPatches, on strips of patches."""
+"""The three tasks of HPatches, on strips of patches, scored as the benchmark itself scores them."""
 
 from __future__ import annotations
 
@@ -7,92 +7,41 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from kd_cv.descriptor.frames import Frames
-from kd_cv.descriptor.sampling import extract_patches
 from kd_cv.evaluate import metrics
 from kd_cv.evaluate.cache import Cache
-from kd_cv.evaluate.candidates import Array32, Candidate, Patches
+from kd_cv.evaluate.candidates import Array32, Candidate
 from kd_cv.evaluate.scores import Progress, Score, tell
-from kd_cv.fit.builders import JitterLevel, hpatches_scene
-from kd_cv.fit.correspond import REGION
-from kd_cv.fit.sequences import ImageSequence
-from kd_cv.io.images import read_gray
+from kd_cv.evaluate.strips import LEVELS, Strips
+from kd_cv.evaluate.tasks import Table, Tasks, draw_tasks
 
-Gray = NDArray[np.uint8]
-Strips = Mapping[str, Patches]  # "ref", "e1", ... "t5": (N, P, P), row n of all the same point
 Rows = Mapping[str, Mapping[str, Array32]]  # sequence -> strip -> (N, D)
 
-LEVELS: dict[str, JitterLevel] = {"e": "easy", "h": "hard", "t": "tough"}
-
-
-def strips_of_sequence(
-    sequence: ImageSequence,
-    patch_size: int = 65,
-    magnification: float = REGION,
-    max_patches: int = 500,
-    max_keypoints: int = 1000,
-    seed: int = 0,
-) -> dict[str, Patches]:
-    """Strips as in the HPatches release, built by its recipe from an image sequence.
-
-    Of the points that all strips show, at most max_patches; an image that shows less than half of
-    the points has no strips.
-    """
-    strip_frames: dict[str, dict[tuple[float, ...], list[float]]] = {}  # by frame in image 1
-    for level, jitter in LEVELS.items():
-        scene = hpatches_scene(
-            sequence, jitter=jitter, max_keypoints=max_keypoints, max_frames=10**9, seed=seed
-        )
-        if not scene.views:  # nothing was detected
-            break
-        number = {view.image: index for index, view in enumerate(scene.views)}
-        for k, path in enumerate(sequence.images[1:], start=1):
-            rows = scene.pairs(0, number[path]) if path in number else np.empty((0, 2), np.int64)
-            # The keypoint in image 1 tells which point it is; jitter comes after it.
-            seeds = map(tuple, scene.views[0].frames[rows[:, 0]].tolist())
-            seen = scene.views[number.get(path, 0)].frames[rows[:, 1]].tolist()
-            strip_frames[f"{level}{k}"] = dict(zip(seeds, seen, strict=True))
-    # An image seen too obliquely for most points is left out, or there would be none.
-    most = max(map(len, strip_frames.values()), default=0)
-    few = {kind[1:] for kind, seen in strip_frames.items() if len(seen) < most / 2}
-    strip_frames = {kind: seen for kind, seen in strip_frames.items() if kind[1:] not in few}
-    chosen = sorted(set.intersection(*map(set, strip_frames.values()))) if strip_frames else []
-    if len(chosen) < 2:
-        raise ValueError(f"{sequence.name}: {len(chosen)} keypoints are seen in all images")
-    order = np.random.default_rng(seed).permutation(len(chosen))[:max_patches]
-    chosen = [chosen[i] for i in np.sort(order)]
-    images = [read_gray(path) for path in sequence.images]
-
-    def strip(image: Gray, frames: Frames) -> Patches:
-        cut = extract_patches(image, frames, patch_size, magnification)
-        return np.rint(255 * cut).astype(np.uint8)
-
-    strips = {"ref": strip(images[0], np.array(chosen))}
-    for kind, seen in strip_frames.items():
-        frames = np.array([seen[key] for key in chosen])
-        strips[kind] = strip(images[int(kind[1:])], frames)
-    return strips
+_CHUNK = 1 << 16  # pairs compared at a time
 
 
 def hpatches(
     sequences: Iterable[tuple[str, Strips]],
     candidates: Sequence[Candidate],
     *,
-    max_queries: int = 1000,
-    max_distractors: int = 5000,
-    max_pairs: int = 20_000,
-    seed: int = 0,
+    tasks: Tasks | None = None,
+    seed: int = 42,
     cache: Cache | None = None,
     progress: Progress | None = None,
 ) -> list[Score]:
     """The three tasks of HPatches: values "verification", "matching", "retrieval" (mAP).
 
     sequences  name and strips (see `read_hpatches_release`, `strips_of_sequence`), one by one
-    Which pairs and queries are drawn depends on the seed alone. Each value is the mean over the
-    levels of jitter there are; retrieval needs two sequences.
+    tasks      of the benchmark's files (`read_tasks`); by default drawn from the sequences
+    Each value is the mean over the levels of jitter there are; verification's is that of the
+    imbalanced task, with non-matching pairs of one sequence and of several alike; retrieval's is
+    over the whole pool, and needs two sequences.
     """
     rows: dict[str, dict[str, dict[str, Array32]]] = {c.name: {} for c in candidates}
+    contrast: dict[str, NDArray[np.float64]] = {}
+    images = []
     for name, strips in sequences:
+        images.append(1 + _others(name, strips))
+        contrast[name] = strips["ref"].std(axis=(1, 2))
         # One file for a sequence: its strips on top of one another.
         stacked = np.concatenate(list(strips.values()))
         cuts = np.cumsum([len(strip) for strip in strips.values()])[:-1]
@@ -100,82 +49,106 @@ def hpatches(
             parts = np.split((cache or Cache()).patches(name, candidate, stacked), cuts)
             rows[candidate.name][name] = dict(zip(strips, parts, strict=True))
         tell(progress, name)
-    if not any(rows.values()):
+    if not contrast:
         raise ValueError("there are no sequences")
-    scores = []
-    for candidate in candidates:
-        of_candidate = rows[candidate.name]
-        values: dict[str, list[float]] = {}
-        jitters = sorted({kind[0] for strips in of_candidate.values() for kind in strips} - {"r"})
-        for level in jitters:
-            rng = np.random.default_rng(seed)
-            task = {
-                "verification": _verification(of_candidate, level, max_pairs, rng),
-                "matching": _matching(of_candidate, level),
-            }
-            if len(of_candidate) > 1:
-                task["retrieval"] = _retrieval(
-                    of_candidate, level, max_queries, max_distractors, rng
-                )
-            for key, value in task.items():
-                values.setdefault(key, []).append(value)
-                values[f"{key} {LEVELS.get(level, level)}"] = [value]
-        dim = next(iter(of_candidate.values()))["ref"].shape[1]
-        means = {key: 100 * float(np.mean(levels)) for key, levels in values.items()}
-        scores.append(Score(candidate.name, candidate.kind, dim, means))
-    return scores
+    if tasks is None:
+        tasks = draw_tasks(contrast, images=min(images), seed=seed)
+    tasks.check({name: len(values) for name, values in contrast.items()}, min(images))
+    return [
+        Score(c.name, c.kind, _dim(rows[c.name]), scores_of_rows(rows[c.name], tasks))
+        for c in candidates
+    ]
 
 
-def _of_level(strips: Mapping[str, Array32], level: str) -> list[Array32]:
-    return [strips[kind] for kind in sorted(strips) if kind[0] == level]
+def scores_of_rows(rows: Rows, tasks: Tasks) -> dict[str, float]:
+    """The values (%) of descriptors (N, D) of all strips of the sequences that the tasks name."""
+    values: dict[str, list[float]] = {}
+    for letter, level in LEVELS.items():
+        if not all(f"{letter}1" in rows[name] for name in tasks.sequences):
+            continue
+        near, far = _verification(rows, letter, tasks)
+        task = {
+            "verification": (near + far) / 2,
+            "matching": _matching(rows, letter, tasks),
+        }
+        values[f"verification {level} near"], values[f"verification {level} far"] = [near], [far]
+        if len(tasks.sequences) > 1 and len(tasks.queries):
+            task["retrieval"] = _retrieval(rows, letter, tasks)
+        for key, value in task.items():
+            values.setdefault(key, []).append(value)
+            values[f"{key} {level}"] = [value]
+    return {key: 100 * float(np.mean(levels)) for key, levels in values.items()}
 
 
-def _verification(rows: Rows, level: str, max_pairs: int, rng: np.random.Generator) -> float:
-    """Average precision of the imbalanced task; non-matching pairs of the same sequence, and of
-    different ones where there are several, count alike."""
-    names = list(rows)
-    same, near, far = [], [], []
-    share = max(1, max_pairs // len(names))
-    for index, name in enumerate(names):
-        ref, others = rows[name]["ref"], _of_level(rows[name], level)
-        strangers = _of_level(rows[names[(index + 1) % len(names)]], level)
-        i = rng.integers(0, len(ref), share)
-        k = rng.integers(0, len(others), share)
-        step = rng.integers(1, max(2, len(ref)), share)
-        stranger = rng.integers(0, len(strangers[0]), share)
-        other = np.stack(others)
-        same.append(metrics.pair_distances(ref[i], other[k, i]))
-        near.append(metrics.pair_distances(ref[i], other[k, (i + step) % len(ref)]))
-        k = rng.integers(0, len(strangers), share)
-        far.append(metrics.pair_distances(ref[i], np.stack(strangers)[k, stranger]))
-    positive = rng.permutation(np.concatenate(same))  # verification() takes the first fifth
-    kinds = [near, far] if len(names) > 1 else [near]
-    tasks = [metrics.verification(positive, np.concatenate(kind)) for kind in kinds]
-    return float(np.mean([task["ap_imbalanced"] for task in tasks]))
+def _others(name: str, strips: Strips) -> int:
+    """How many images there are beside the reference: as many at every level."""
+    levels = {kind[0] for kind in strips} & set(LEVELS)
+    count = max((int(kind[1:]) for kind in strips if kind[0] in levels), default=1)
+    wanted = ["ref", *(f"{letter}{k}" for letter in levels or "e" for k in range(1, count + 1))]
+    missing = sorted(set(wanted) - set(strips))
+    if missing:
+        raise ValueError(f"{name}: the strip {missing[0]!r} is missing")
+    return count
 
 
-def _matching(rows: Rows, level: str) -> float:
+def _of_level(strips: Mapping[str, Array32], letter: str) -> list[Array32]:
+    """Rows of images 1, 2, ..."""
+    return [strips[kind] for kind in sorted(strips) if kind[0] == letter]
+
+
+def _dim(rows: Rows) -> int:
+    return next(iter(rows.values()))["ref"].shape[1]
+
+
+def _verification(rows: Rows, letter: str, tasks: Tasks) -> tuple[float, float]:
+    """Average precision of the imbalanced task with pairs of one sequence, and of several."""
+    images = [[rows[n]["ref"], *_of_level(rows[n], letter)] for n in tasks.sequences]
+    counts = np.array([len(strips[0]) for strips in images])
+    starts = np.cumsum([0, *(len(strips) * len(strips[0]) for strips in images[:-1])])
+    every = np.concatenate([strip for strips in images for strip in strips])
+
+    def distances(table: Table) -> NDArray[np.float64]:
+        row0, row1 = (
+            starts[table[:, i]] + table[:, i + 1] * counts[table[:, i]] + table[:, i + 2]
+            for i in (0, 3)
+        )
+        return np.concatenate(
+            [
+                metrics.pair_distances(every[row0[a : a + _CHUNK]], every[row1[a : a + _CHUNK]])
+                for a in range(0, len(table), _CHUNK)
+            ]
+        )
+
+    positive = distances(tasks.positive)
+    near, far = (
+        metrics.verification(positive, distances(table))["ap_imbalanced"]
+        for table in (tasks.near, tasks.far)
+    )
+    return near, far
+
+
+def _matching(rows: Rows, letter: str, tasks: Tasks) -> float:
     precisions = [
-        metrics.matching(strips["ref"], other)["ap"]
-        for strips in rows.values()
-        for other in _of_level(strips, level)
+        metrics.matching(rows[name]["ref"], other)["ap"]
+        for name in tasks.sequences
+        for other in _of_level(rows[name], letter)
     ]
     return float(np.mean(precisions))
 
 
-def _retrieval(
-    rows: Rows, level: str, max_queries: int, max_distractors: int, rng: np.random.Generator
-) -> float:
-    """Queries and distractors are patches of reference images; the same patches in the other
-    images of a query's sequence are to be found among the distractors of other sequences."""
-    refs = np.concatenate([strips["ref"] for strips in rows.values()])
-    sequence = np.repeat(np.arange(len(rows)), [len(strips["ref"]) for strips in rows.values()])
-    pool = rng.permutation(len(refs))[:max_distractors]
-    first = np.searchsorted(sequence, sequence)  # row of refs where the sequence begins
-    queries = rng.permutation(len(refs))[:max_queries]
-    ap = []
-    for number, strips in enumerate(rows.values()):
-        here = queries[sequence[queries] == number]
-        others = np.stack(_of_level(strips, level), axis=1)[here - first[here]]
-        ap.append(metrics.retrieval(refs[here], others, refs[pool], sequence[here], sequence[pool]))
-    return float(np.concatenate(ap).mean())
+def _retrieval(rows: Rows, letter: str, tasks: Tasks) -> float:
+    """Mean over the queries: the same patch in the other images is to be found among distractors
+    of other sequences."""
+
+    def of(table: Table, kind: str) -> Array32:
+        picked = [rows[tasks.sequences[s]][kind][patch] for s, patch in table.tolist()]
+        return np.stack(picked) if picked else np.empty((0, _dim(rows)), np.float32)
+
+    images = min(len(_of_level(rows[name], letter)) for name in tasks.sequences)
+    kinds = [f"{letter}{k}" for k in range(1, images + 1)]
+    others = np.stack([of(tasks.queries, kind) for kind in kinds], axis=1)
+    ap = metrics.retrieval(
+        of(tasks.queries, "ref"), others, of(tasks.distractors, "ref"),
+        tasks.queries[:, 0], tasks.distractors[:, 0],
+    )  # fmt: skip
+    return float(ap.mean())

@@ -1,14 +1,15 @@
 """Scores of descriptors and matches: pure functions of arrays.
 
 `fpr95` is in percent, as the Phototourism benchmark prints it; all other scores are in [0, 1], and
-errors are in pixels. Ties never depend on the order of the input: within a tie, whatever is wrong
-is ranked first, so that a descriptor which cannot tell patches apart is not flattered.
+errors are in pixels. Within a tie, whatever is wrong is ranked first, so that a descriptor which
+cannot tell patches apart is not flattered; only HPatches' matching and retrieval take ties in the
+order of the input, as that benchmark does.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -46,7 +47,11 @@ def fpr95(distances: ArrayLike, labels: ArrayLike, *, recall: float = 0.95) -> f
 
 
 def average_precision(
-    scores: ArrayLike, correct: ArrayLike, n_positive: int | None = None
+    scores: ArrayLike,
+    correct: ArrayLike,
+    n_positive: int | None = None,
+    *,
+    ties: Literal["wrong first", "as given"] = "wrong first",
 ) -> float:
     """Area under the precision-recall curve of answers ranked by score, best (highest) first.
 
@@ -54,6 +59,7 @@ def average_precision(
     precision 1, and trapezoids between the points. n_positive (by default the number of correct
     answers) is what recall is relative to; correct answers that were never given lower the score.
     An answer with score -inf counts as not given. Without any positive the score is 0.
+    ties: "as given" ranks answers of one score in the order of the input, as HPatches does.
     """
     scores, correct = _scores(scores, "scores"), _labels(correct, "correct")
     _same_length(scores, correct)
@@ -64,7 +70,8 @@ def average_precision(
         raise ValueError(f"n_positive is {n_positive}, but {n_correct} answers are correct")
     if n_positive == 0:
         return 0.0
-    order = np.lexsort((correct, -scores))  # by descending score; in a tie the wrong ones first
+    rank = correct if ties == "wrong first" else np.arange(len(scores))
+    order = np.lexsort((rank, -scores))  # by descending score
     ranked = correct[order][scores[order] > -np.inf]
     tp = np.concatenate([[0], np.cumsum(ranked)])
     precision = np.concatenate([[1.0], tp[1:] / np.arange(1, len(tp))])
@@ -126,7 +133,7 @@ def matching(reference: ArrayLike, other: ArrayLike) -> dict[str, float]:
     index, distance = nearest(reference, other)
     correct = index == np.arange(len(index))
     return {
-        "ap": average_precision(-distance, correct, len(correct)),
+        "ap": average_precision(-distance, correct, len(correct), ties="as given"),
         "success": float(correct.mean()),
     }
 
@@ -172,7 +179,7 @@ def retrieval(
         for q, row in enumerate(far, start):
             wrong = row[distractor_sequences != query_sequences[q]][:keep]
             scores = -np.concatenate([own[q], wrong])
-            ap[q] = average_precision(scores, np.arange(len(scores)) < n)
+            ap[q] = average_precision(scores, np.arange(len(scores)) < n, ties="as given")
     return ap
 
 

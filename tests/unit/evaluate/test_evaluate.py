@@ -20,7 +20,7 @@ from kd_cv.evaluate.candidates import (
     sift_keypoints,
 )
 from kd_cv.evaluate.curves import moved, robustness_curves, shrinkage_curves
-from kd_cv.evaluate.hpatches import hpatches, strips_of_sequence
+from kd_cv.evaluate.hpatches import hpatches
 from kd_cv.evaluate.images import ImageSet, image_matching, match_scores
 from kd_cv.evaluate.patch_sets import PatchSet
 from kd_cv.evaluate.patches import PatchPairs, pairs_of_scenes, pairs_of_set, phototourism
@@ -31,6 +31,8 @@ from kd_cv.evaluate.readers import (
     read_images,
     warped_images,
 )
+from kd_cv.evaluate.strips import strips_of_sequence
+from kd_cv.evaluate.tasks import Tasks
 from kd_cv.evaluate.whitened import Whitened, with_ws
 from kd_cv.fit.scenes import NO_POINT, Scene, View
 from kd_cv.fit.sequences import read_sequence
@@ -238,9 +240,10 @@ def test_pairs_of_scenes_keep_points_apart(camera):
 
 
 def strips(values, count=2, levels="e"):
-    """Strips that all show the same flat patches."""
+    """Strips that all show the same patches, each a little chess board."""
     kinds = ["ref", *(f"{level}{k + 1}" for level in levels for k in range(count))]
-    return {kind: patches_of(values) for kind in kinds}
+    board = np.array([[0, 30], [30, 0]], np.uint8)
+    return {kind: patches_of(values) + board for kind in kinds}
 
 
 def test_perfect_descriptors_reach_everything():
@@ -269,10 +272,15 @@ def test_retrieval_by_hand():
     # The patch of "a" looks like one of "b": its copy, a little changed, comes second.
     a = {"ref": patches_of([100, 20]), "e1": patches_of([110, 20])}
     b = {"ref": patches_of([102, 220]), "e1": patches_of([102, 220])}
-    (score,) = hpatches([("a", a), ("b", b)], [Pixels()])
+    all_patches = np.array([[0, 0], [0, 1], [1, 0], [1, 1]])
+    pairs = np.zeros((5, 6), np.int64)
+    tasks = Tasks(("a", "b"), pairs, pairs, pairs, all_patches, all_patches)
+    (score,) = hpatches([("a", a), ("b", b)], [Pixels()], tasks=tasks)
     second = metrics.average_precision([-10.0, -2.0, -120.0], [1, 0, 0])
     # In "b", the first query has 100 and 20 as distractors and finds itself at distance 0.
     assert score.values["retrieval"] == pytest.approx(100 * (second + 3) / 4)
+    (score,) = hpatches([("a", a), ("b", b)], [Pixels()])
+    assert "retrieval" not in score.values  # flat patches are no queries
 
 
 @pytest.fixture(scope="module")
@@ -487,6 +495,21 @@ def test_hpatches_command_on_the_release_layout(tmp_path, capsys, labelled):
     assert main(["eval", "hpatches", str(tmp_path), "--descriptor", "raw"]) == 0
     out = capsys.readouterr().out
     assert "retrieval" in out and "45.2 29.7 77.8" in out
+
+
+def test_strips_of_sequences_are_saved_with_their_tasks(sequence_folder, tmp_path, capsys):
+    saved = tmp_path / "saved"
+    command = ["eval", "hpatches", "--descriptor", "raw", "--json"]
+    cutting = [str(sequence_folder), "--max-patches", "40", "--save-strips", str(saved)]
+    assert main([*command, *cutting]) == 0
+    first = json.loads(capsys.readouterr().out)["scores"]
+    files = {path.name for path in (saved / "v_camera").iterdir()}
+    assert files == {f"{kind}.png" for kind in ("ref", "e1", "e2", "h1", "h2", "t1", "t2")}
+    tasks = ["--tasks", str(saved / "tasks"), "--split", "all"]
+    assert main([*command, str(saved), *tasks]) == 0
+    assert json.loads(capsys.readouterr().out)["scores"] == first
+    assert main([*command, str(saved), "--save-strips", str(saved)]) == 2
+    assert "holds strips already" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -164,9 +164,9 @@ def test_matching_by_hand():
     X = np.eye(4)
     assert metrics.matching(X, X) == {"ap": 1, "success": 1}
     assert metrics.matching(X, np.roll(X, 1, axis=0)) == {"ap": 0, "success": 0}
-    # All the same: everything answers row 0, one of four is right, ranked last in the tie.
+    # All the same: everything answers row 0, one of four is right; the benchmark ranks it first.
     same = metrics.matching(np.ones((4, 2)), np.ones((4, 2)))
-    assert same == {"ap": pytest.approx(1 / 32), "success": 0.25}
+    assert same == {"ap": pytest.approx(1 / 4), "success": 0.25}
     assert metrics.matching(X[:1], X[:1]) == {"ap": 1, "success": 1}
     with pytest.raises(ValueError, match=r"\(4, 4\) and \(3, 4\)"):
         metrics.matching(X, X[:3])
