@@ -4,7 +4,7 @@ DEV := .venv-dev
 CV4 := .venv-opencv4
 PIP_QUIET := --quiet --disable-pip-version-check
 
-.PHONY: help demo test quick lint opencv4 coverage compat compat-torch golden fuzz bench soak hostile clean
+.PHONY: help demo test quick lint opencv4 coverage compat compat-torch golden fuzz bench soak hostile docs clean
 
 help:  ## list these targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 16
@@ -81,6 +81,9 @@ $(CV4)/ready: pyproject.toml
 	$(CV4)/bin/pip install $(PIP_QUIET) -e . "opencv-python==4.10.0.84" pytest hypothesis scikit-image
 	$(CV4)/bin/python tools/headless.py
 	touch $@
+
+docs: $(DEV)/ready  ## build the documentation into site/, strictly; open site/index.html
+	NO_MKDOCS_2_WARNING=1 $(DEV)/bin/mkdocs build --strict --quiet
 
 clean:  ## remove the environments
 	rm -rf $(CORE) $(DEV) $(CV4) .venv-compat

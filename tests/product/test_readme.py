@@ -3,8 +3,6 @@
 import re
 from pathlib import Path
 
-import cv2
-import numpy as np
 import pytest
 
 pytestmark = pytest.mark.slow
@@ -13,25 +11,10 @@ README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```", README, flags=re.S)
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory, request):
-    """A folder with left.jpg, right.jpg and a few photographs."""
-    data = pytest.importorskip("skimage.data")
-    folder = tmp_path_factory.mktemp("readme")
-    left = cv2.cvtColor(data.astronaut(), cv2.COLOR_RGB2BGR)
-    H = np.array([[0.9, 0.1, 10.0], [-0.1, 0.9, 60.0], [1e-4, 0.0, 1.0]])
-    cv2.imwrite(str(folder / "left.jpg"), left)
-    cv2.imwrite(str(folder / "right.jpg"), cv2.warpPerspective(left, H, (560, 560)))
-    (folder / "photographs").mkdir()
-    for name in ("camera", "coffee", "chelsea", "brick"):
-        cv2.imwrite(str(folder / "photographs" / f"{name}.png"), getattr(data, name)())
-    return folder
-
-
 @pytest.mark.filterwarnings("ignore:only .* (patches|matching pairs):UserWarning")
-def test_the_python_blocks_run_in_order(folder, monkeypatch, capsys):
+def test_the_python_blocks_run_in_order(reader, monkeypatch):
     pytest.importorskip("kornia")
-    monkeypatch.chdir(folder)
+    monkeypatch.chdir(reader)
     assert len(BLOCKS) >= 7
     names: dict = {}
     for block in BLOCKS:
@@ -40,7 +23,7 @@ def test_the_python_blocks_run_in_order(folder, monkeypatch, capsys):
     assert result.success and result.inliers.sum() > 100
     explanation = names["explanation"]
     assert explanation.heat0["whitened"].sum() == pytest.approx(explanation.similarity, abs=1e-6)
-    assert (folder / "mine.npz").is_file()
+    assert (reader / "mine.npz").is_file()
 
 
 def test_every_command_exists():

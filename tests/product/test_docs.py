@@ -1,0 +1,184 @@
+"""The documentation builds strictly, without network, and every Python block of it runs."""
+
+import importlib
+import inspect
+import os
+import pkgutil
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+import kd_cv
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted((ROOT / "docs").glob("*.md"))
+#: What the blocks of a page need beyond the core and scikit-image.
+NEEDS = {
+    "collections": ("h5py", "faiss", "pycolmap", "distributed"),
+    "explain": ("matplotlib",),
+    "kornia": ("kornia",),
+    "matching": ("matplotlib",),
+}
+
+
+def blocks(page: Path) -> list[str]:
+    return re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), flags=re.S | re.M)
+
+
+@pytest.mark.filterwarnings("ignore:only .* (patches|matching pairs):UserWarning")
+@pytest.mark.parametrize("page", [p for p in PAGES if blocks(p)], ids=lambda page: page.stem)
+def test_the_python_blocks_of_a_page_run_in_order(page, reader, monkeypatch):
+    for package in NEEDS.get(page.stem, ()):
+        pytest.importorskip(package)
+    monkeypatch.setenv("MPLBACKEND", "Agg")
+    monkeypatch.chdir(reader)
+    names: dict = {}
+    for block in blocks(page):
+        exec(compile(block, page.name, "exec"), names)
+
+
+def documented() -> list[str]:
+    """What the reference lists: the objects that are rendered from their docstrings."""
+    text = (ROOT / "docs/api.md").read_text(encoding="utf-8")
+    found = []
+    for name, options in re.findall(r"^::: (\S+)\n((?:    .*\n)*)", text + "\n", flags=re.M):
+        members = re.findall(r"^        - (\w+)$", options, flags=re.M)
+        found += [f"{name}.{member}" for member in members] or [name]
+    return found
+
+
+def resolve(name: str):
+    parts = name.split(".")
+    for cut in range(len(parts) - 1, 0, -1):
+        try:
+            found = importlib.import_module(".".join(parts[:cut]))
+        except ModuleNotFoundError:
+            continue
+        for part in parts[cut:]:
+            found = getattr(found, part)
+        return found
+    raise AssertionError(name)
+
+
+def test_every_public_name_is_documented():
+    pytest.importorskip("torch")
+    pytest.importorskip("matplotlib")
+    objects = {id(resolve(name)) for name in documented()}
+    rooms = [name for _, name, below in pkgutil.iter_modules(kd_cv.__path__) if below]
+    for room in (kd_cv, *(importlib.import_module(f"kd_cv.{name}") for name in rooms)):
+        if room.__name__ == "kd_cv.cli":
+            continue  # its page is that of the commands
+        missing = [name for name in room.__all__ if id(getattr(room, name)) not in objects]
+        assert missing == [], room.__name__
+
+
+def test_everything_in_the_reference_has_a_docstring():
+    pytest.importorskip("torch")
+    pytest.importorskip("matplotlib")
+    assert len(documented()) > 25
+    for name in documented():
+        thing = resolve(name)
+        assert inspect.getdoc(thing), name
+        if inspect.isclass(thing):
+            own = {k: v for k, v in vars(thing).items() if not k.startswith("_")}
+            told = [k for k, v in own.items() if callable(v) or isinstance(v, property)]
+            assert [k for k in told if not inspect.getdoc(getattr(thing, k))] == [], name
+
+
+class Loads(HTMLParser):
+    """Addresses of what a page loads by itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def handle_starttag(self, tag, attributes):
+        given = dict(attributes)
+        if tag in ("script", "img", "iframe", "source"):
+            self.found.append(given.get("src") or "")
+        if tag == "link" and given.get("rel") in ("stylesheet", "icon", "preload", "preconnect"):
+            self.found.append(given.get("href") or "")
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory) -> Path:
+    for package in ("mkdocs", "material", "mkdocstrings", "typer"):
+        pytest.importorskip(package)
+    folder = tmp_path_factory.mktemp("site")
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", folder],
+        cwd=ROOT, capture_output=True, text=True, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+def test_the_site_builds_strictly_with_every_page_in_its_menu(site):
+    home = (site / "index.html").read_text(encoding="utf-8")
+    for page in site.glob("*.html"):
+        if page.name not in ("404.html", "index.html"):
+            assert f'href="{page.name}"' in home, page.name
+    assert len(list(site.glob("*.html"))) > len(PAGES)
+
+
+def test_the_site_loads_nothing_from_elsewhere(site):
+    for page in site.glob("*.html"):
+        loads = Loads()
+        loads.feed(page.read_text(encoding="utf-8"))
+        assert loads.found and not [a for a in loads.found if "//" in a], page.name
+    for sheet in site.rglob("*.css"):
+        assert not re.search(r"(@import|url\()\s*[\"']?(https?:)?//", sheet.read_text()), sheet
+
+
+def test_every_command_and_option_is_on_the_page_of_the_command_line(site):
+    import typer.main
+
+    from kd_cv.cli.app import app
+
+    page = re.sub("<[^>]*>", "", (site / "commands.html").read_text(encoding="utf-8"))
+    commands = [("kd-cv", typer.main.get_command(app))]
+    while commands:
+        path, command = commands.pop()
+        for name, below in getattr(command, "commands", {}).items():
+            commands.append((f"{path} {name}", below))
+        if not getattr(command, "commands", {}):
+            assert path in page
+            for parameter in command.params:
+                if parameter.param_type_name == "option":
+                    assert max(parameter.opts, key=len) in page, (path, parameter.opts)
+
+
+@pytest.mark.parametrize(
+    "before, after",
+    [
+        ("ratio   of the\n        test\nlongest and another\nbeyond_it  too",
+         "`ratio`\n:   of the test\n\n`longest`\n:   and another\n\n`beyond_it`\n:   too"),
+        ("A sentence\nof two lines.", "A sentence\nof two lines."),
+        (">>> 1 + 1\n2", "```pycon\n>>> 1 + 1\n2\n```"),
+    ],
+)  # fmt: skip
+def test_docstrings_for_the_terminal_become_lists_and_blocks(before, after, monkeypatch):
+    pytest.importorskip("griffe")
+    monkeypatch.syspath_prepend(str(ROOT / "docs/tools"))
+    from docstrings import rewritten
+
+    assert rewritten(before) == after
+
+
+def test_links_that_leave_the_documentation_are_turned(monkeypatch):
+    pytest.importorskip("mkdocs")
+    monkeypatch.syspath_prepend(str(ROOT / "docs/tools"))
+    from pages import relinked
+
+    text = (
+        "[a](../SECURITY.md#b) [b](swap.md) [c](../LICENSE) [d](https://x.org) ![e](images/f.png)"
+    )
+    expected = "[a](security.md#b) [b](swap.md) c [d](https://x.org) ![e](images/f.png)"
+    assert relinked(text, "docs/how.md") == expected
+    assert relinked("![e](docs/images/f.png)", "README.md") == "![e](images/f.png)"
+    with pytest.raises(ValueError, match=r"nowhere\.md"):
+        relinked("[a](../nowhere.md)", "docs/how.md")
