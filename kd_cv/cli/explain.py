@@ -2,61 +2,81 @@
 
 import json
 import sys
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+import typer
 
 from kd_cv.cli.images import check_count, load_pair
 from kd_cv.cli.matcher import Options, run
+from kd_cv.cli.options import Figure, Json, Photos, Weights
 from kd_cv.cli.outputs import check_figure
 from kd_cv.descriptor.frames import as_gray
 from kd_cv.explain import Explanation, explain
 from kd_cv.matching import MatchResult
 
 
-def explain_command(
-    photos: Sequence[Path],
-    output: Path | None,
-    number: int,
-    at: tuple[float, float] | None,
-    options: Options,
-    as_json: bool,
-) -> int:
-    """Run `kd-cv explain`; the exit code: 0, or 1 if nothing matches."""
+def command(
+    photos: Photos = None,
+    output: Figure = None,
+    number: Annotated[
+        int, typer.Option("--match", help="Which inlier to explain; 0 is the most certain.")
+    ] = 0,
+    at: Annotated[
+        tuple[float, float] | None,
+        typer.Option(
+            help="Order the inliers by their distance to this point of A instead.", metavar="X Y"
+        ),
+    ] = None,
+    weights: Weights = None,
+    as_json: Json = False,
+) -> None:
+    """Explain a match: which pixels made the two patches alike.
+
+    The sum over a heat map is the similarity of the two descriptors.
+
+    [bold]Examples[/bold]
+
+        kd-cv explain -o explanation.png
+
+        kd-cv explain left.jpg right.jpg --match 3 -o explanation.png
+
+        kd-cv explain left.jpg right.jpg --at 420 180 -o explanation.png
+    """
+    photos = photos or []
+    options = Options(weights=weights)
     check_count(photos)
     check_figure(output, photos)
     if at is not None and not np.isfinite(at).all():
         raise ValueError(f"--at must be two finite numbers, got {at[0]} {at[1]}")
     pair = load_pair(photos)
     gray0, gray1 = as_gray(pair.image0), as_gray(pair.image1)
-    found = run("kd", gray0, gray1, options)
-    rows = ranked(found.result, at)
+    answer = run("kd", gray0, gray1, options)
+    rows = ranked(answer.result, at)
     if not len(rows):
         print("kd-cv: nothing to explain: there are no matches", file=sys.stderr)
-        return 1
+        raise typer.Exit(1)
     if not 0 <= number < len(rows):
         raise ValueError(f"--match must be from 0 to {len(rows) - 1}, got {number}")
     row = rows[number]
-    i, j = found.result.matches[row]
-    keypoints = found.result.keypoints0[i], found.result.keypoints1[j]
-    why = explain(gray0, keypoints[0], gray1, keypoints[1], found.feature)
+    i, j = answer.result.matches[row]
+    keypoints = answer.result.keypoints0[i], answer.result.keypoints1[j]
+    why = explain(gray0, keypoints[0], gray1, keypoints[1], answer.feature)
     if output:
-        _draw(output, pair, keypoints, why, found.feature)
+        _draw(output, pair, keypoints, why, answer.feature)
     if as_json:
-        print(json.dumps(summary(found.result, row, keypoints, why)))
-        return 0
-    print(f"match {number} of {len(rows)}, {_kind(found.result, row)}")
+        print(json.dumps(summary(answer.result, row, keypoints, why)))
+        return
+    print(f"match {number} of {len(rows)}, {_kind(answer.result, row)}")
     for label, keypoint in zip(pair.names, keypoints, strict=True):
         x, y = keypoint.pt
         print(f"  {label}: x {x:.1f}, y {y:.1f}, size {keypoint.size:.1f}")
-    print(f"ratio {found.result.ratios[row]:.3f}, similarity {why.similarity:.3f}")
+    print(f"ratio {answer.result.ratios[row]:.3f}, similarity {why.similarity:.3f}")
     if len(why.shares) > 1:
         print("  of it " + ", ".join(f"{part} {share:+.3f}" for part, share in why.shares.items()))
     if output:
         print(f"\npicture: {output.resolve()}")
-    return 0
 
 
 def ranked(result: MatchResult, at: tuple[float, float] | None) -> Any:

@@ -33,8 +33,8 @@ class Options:
 
 
 @dataclass
-class Found:
-    """What one descriptor found."""
+class Answer:
+    """What one descriptor matched."""
 
     name: str
     feature: Any
@@ -53,7 +53,9 @@ def make_feature(name: str, weights: str | None = None) -> Any:
     return KDDescriptor(weights=weights)
 
 
-def run(name: str, image0: NDArray[np.uint8], image1: NDArray[np.uint8], options: Options) -> Found:
+def run(
+    name: str, image0: NDArray[np.uint8], image1: NDArray[np.uint8], options: Options
+) -> Answer:
     """Match gray images by the descriptor of a name."""
     feature = make_feature(name, options.weights if name == "kd" else None)
     _warm_up(feature)
@@ -67,7 +69,7 @@ def run(name: str, image0: NDArray[np.uint8], image1: NDArray[np.uint8], options
             ratio=options.ratio,
             threshold=options.threshold,
         )
-    return Found(name, feature, result, seconds)
+    return Answer(name, feature, result, seconds)
 
 
 def _warm_up(feature: Any) -> None:

@@ -6,39 +6,51 @@ from typing import Annotated
 import typer
 
 # What all or many commands take.
-Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout, nothing else.")]
-Figure = Annotated[Path | None, typer.Option("-o", "--output", help="Draw it: .png, .pdf or .svg.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
+Figure = Annotated[
+    Path | None, typer.Option("-o", "--output", help="Draw the result: .png, .pdf or .svg.")
+]
 Weights = Annotated[
-    str | None, typer.Option(help="Whitening of kd: a shipped name, or a fitted file.")
+    str | None, typer.Option(help="Matrices that whiten kd: a shipped name, or a file.")
 ]
 PatchSize = Annotated[int, typer.Option(help="Samples per side of kd's patches.")]
 Dim = Annotated[int, typer.Option(help="Dimensions that the whitening keeps.")]
 Magnification = Annotated[float, typer.Option(help="Side of a patch in keypoint sizes.")]
 
-# Of two photographs, or of a collection.
+# What commands on two photographs or on a collection take.
 Photos = Annotated[
     list[Path] | None,
-    typer.Argument(help="Two photographs; none: a built-in one and its warp.", metavar="[A B]"),
+    typer.Argument(
+        help="Two photographs; without them, a built-in one and its warp.", metavar="[A B]"
+    ),
 ]
 Images = Annotated[
     str, typer.Argument(help="A folder, a glob pattern in quotes, or a list of names (.txt).")
 ]
 Root = Annotated[
     Path | None,
-    typer.Option(help="What the names are relative to; of a list, its own folder by default."),
+    typer.Option(help="Folder that the names are relative to; by default that of the list."),
 ]
-Descriptor = Annotated[str, typer.Option(help="kd, sift or rootsift.")]
+Descriptor = Annotated[str, typer.Option(help="Descriptor: kd, sift or rootsift.")]
 Compare = Annotated[
-    bool, typer.Option("--compare", help="All three descriptors on the same keypoints.")
+    bool, typer.Option("--compare", help="Compare all three descriptors on the same keypoints.")
 ]
-Detector = Annotated[
-    str, typer.Option(help="sift, orb, fast, gftt, mser, ..., as OpenCV has them.")
+Detector = Annotated[str, typer.Option(help="Detector of OpenCV: sift, orb, fast, gftt, mser, ...")]
+MaxKeypoints = Annotated[
+    int, typer.Option(help="How many keypoints of each image, the strongest first.")
 ]
-MaxKeypoints = Annotated[int, typer.Option(help="The strongest of each image.")]
-MaxSize = Annotated[int, typer.Option(help="Longer side; larger images are reduced.")]
-Ratio = Annotated[float, typer.Option(help="Nearest over second nearest distance, at most.")]
+MaxSize = Annotated[
+    int, typer.Option(help="Longer side of an image in pixels; larger images are reduced.")
+]
+Ratio = Annotated[
+    float,
+    typer.Option(
+        help="Largest ratio of the distances to the nearest and the second nearest neighbour."
+    ),
+]
 Workers = Annotated[
-    int | None, typer.Option(help="At a time; as many as there are cores by default.")
+    int | None,
+    typer.Option(help="How many images are worked on at a time; by default one for each core."),
 ]
 Scheduler = Annotated[
     str | None,
@@ -47,41 +59,55 @@ Scheduler = Annotated[
         "this machine, --workers of them."
     ),
 ]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Begin anew.")]
+Overwrite = Annotated[
+    bool, typer.Option("--overwrite", help="Begin anew instead of going on with what is there.")
+]
 
-# Of an evaluation, where several descriptors stand side by side.
+# What an evaluation takes, where several descriptors stand side by side.
 Descriptors = Annotated[
     str,
-    typer.Option("--descriptor", help="Of kd, raw, sift, rootsift, kornia:CLASS; by commas."),
+    typer.Option(
+        "--descriptor",
+        help="Descriptors, with commas between: kd, raw (kd without whitening), sift, "
+        "rootsift, kornia:CLASS.",
+    ),
 ]
 SeveralWeights = Annotated[
     str | None,
-    typer.Option("--weights", help="Matrices of kd: shipped names or files, by commas."),
+    typer.Option(
+        "--weights", help="Matrices that whiten kd, with commas between: shipped names or files."
+    ),
 ]
 Whitenings = Annotated[
     str | None,
-    typer.Option("--whitening", help="Of kd: ws, wus, wua, w, pcasqrt, none; by commas."),
+    typer.Option(
+        "--whitening", help="Whitenings of kd, with commas between: ws, wus, wua, w, pcasqrt, none."
+    ),
 ]
-Kernels = Annotated[str, typer.Option("--kernel", help="Of kd: concat, polar, cart; by commas.")]
+Kernels = Annotated[
+    str, typer.Option("--kernel", help="Kernels of kd, with commas between: concat, polar, cart.")
+]
 FitWs = Annotated[
     str | None,
     typer.Option(
-        help="Fit W_S for what is not whitened and show it too: a folder of photographs or "
-        "sequences to fit on, or builtin."
+        help="Show what is not whitened also with a W_S that is fitted on this: a folder of "
+        "photographs or sequences, or builtin."
     ),
 ]
 CacheFolder = Annotated[
-    Path | None, typer.Option("--cache", help="Folder that keeps the descriptors for next time.")
+    Path | None,
+    typer.Option("--cache", help="Folder in which descriptors are kept for the next time."),
 ]
 CurveWeights = Annotated[
     str | None,
     typer.Option(
-        "--weights", help="Matrices: a shipped name or a file; else the shipped or fitted ones."
+        "--weights", help="Matrices: a shipped name or a file; by default the shipped ones."
     ),
 ]
 CurveData = Annotated[
     Path | None,
     typer.Argument(
-        help="A Phototourism set, image sequences or photographs; none: built-in photographs."
+        help="Folder of a Phototourism set, of sequences or of photographs; without it, "
+        "built-in photographs."
     ),
 ]

@@ -1,0 +1,100 @@
+"""`kd-cv colmap`: a reconstruction."""
+
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any, get_args
+
+import typer
+
+from kd_cv.cli.extraction import extraction_of
+from kd_cv.cli.options import (
+    Compare,
+    Descriptor,
+    Images,
+    Json,
+    MaxKeypoints,
+    MaxSize,
+    Overwrite,
+    Ratio,
+    Root,
+    Weights,
+)
+from kd_cv.io.files import printable
+from kd_cv.matching import DESCRIPTORS, RATIO
+
+
+def command(
+    images: Images,
+    workspace: Annotated[
+        Path,
+        typer.Option(
+            "-o", "--workspace", "--output", help="Folder for features, database and model."
+        ),
+    ],
+    descriptor: Descriptor = "kd",
+    compare: Compare = False,
+    weights: Weights = None,
+    max_keypoints: MaxKeypoints = 8192,
+    max_size: MaxSize = 3200,
+    matcher: Annotated[
+        str, typer.Option(help="kd: mutual nearest neighbours; colmap: COLMAP's own matcher.")
+    ] = "kd",
+    ratio: Ratio = RATIO,
+    pairs: Annotated[
+        Path | None,
+        typer.Option(help="File of the pairs to match, two names a line; by default all pairs."),
+    ] = None,
+    camera: Annotated[
+        str,
+        typer.Option(
+            help="Which photographs share a camera: auto, single, per-folder or per-image."
+        ),
+    ] = "auto",
+    threads: Annotated[
+        int | None,
+        typer.Option(help="Threads of the extraction and of COLMAP; by default one for each core."),
+    ] = None,
+    root: Root = None,
+    overwrite: Overwrite = False,
+    as_json: Json = False,
+) -> None:
+    """Reconstruct a scene with COLMAP from these descriptors.
+
+    [bold]Examples[/bold]
+
+        kd-cv colmap photographs --workspace scene
+
+        kd-cv colmap photographs --workspace scene --compare
+    """
+    from kd_cv.collection.colmap import Matcher, reconstruct, table
+    from kd_cv.collection.colmap import compare as run_all
+    from kd_cv.collection.extract import Collection
+
+    if matcher not in get_args(Matcher):
+        raise ValueError(f"--matcher must be one of {get_args(Matcher)}, got {matcher!r}")
+    names = tuple(DESCRIPTORS) if compare else (descriptor,)
+    extractions = [
+        extraction_of(
+            name, weights if name == "kd" or not compare else None, max_keypoints, max_size
+        )
+        for name in names
+    ]
+    options: dict[str, Any] = {
+        "matcher": matcher, "ratio": ratio, "pairs": pairs, "camera": camera, "threads": threads,
+        "overwrite": overwrite, "progress": not as_json,
+    }  # fmt: skip
+    collection = Collection.of(images, root)
+    if compare:
+        rows = run_all(collection, workspace, extractions, **options)
+    else:
+        rows = [reconstruct(collection, workspace, extractions[0], **options)]
+    if as_json:  # which knows no NaN
+        listed = [{k: None if v != v else v for k, v in asdict(row).items()} for row in rows]
+        print(json.dumps(listed))
+    else:
+        print(table(rows))
+    for name, reason in rows[0].skipped.items():
+        print(printable(f"skipped {name}: {reason}"), file=sys.stderr)
+    raise typer.Exit(0 if all(row.registered for row in rows) else 1)

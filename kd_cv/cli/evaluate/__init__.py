@@ -1,0 +1,23 @@
+"""`kd-cv eval PROTOCOL`: measure descriptors, with the paper's numbers beside ours."""
+
+import typer
+
+from kd_cv.cli.evaluate import (
+    eigenvalues,
+    hpatches,
+    matching,
+    phototourism,
+    robustness,
+    shrinkage,
+)
+
+app = typer.Typer(
+    help="Measure descriptors by the paper's protocols.",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+)
+for name, module in {
+    "phototourism": phototourism, "hpatches": hpatches, "matching": matching,
+    "shrinkage": shrinkage, "eigenvalues": eigenvalues, "robustness": robustness,
+}.items():  # fmt: skip
+    app.command(name)(module.command)

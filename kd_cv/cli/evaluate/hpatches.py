@@ -1,0 +1,118 @@
+"""`kd-cv eval hpatches`: the three tasks of HPatches."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from kd_cv.cli.evaluate.shared import (
+    ALL,
+    candidates_of,
+    cells,
+    report_scores,
+    with_ws,
+)
+from kd_cv.cli.options import (
+    CacheFolder,
+    Descriptors,
+    Dim,
+    FitWs,
+    Json,
+    Kernels,
+    PatchSize,
+    SeveralWeights,
+    Whitenings,
+)
+
+TASKS = ("retrieval", "matching", "verification")
+
+
+def command(
+    data: Annotated[
+        Path,
+        typer.Argument(
+            help="Folder of the patch release (ref.png, e1.png, ...) or of image sequences."
+        ),
+    ],
+    descriptors: Descriptors = ALL,
+    weights: SeveralWeights = None,
+    whitening: Whitenings = None,
+    kernels: Kernels = "concat",
+    patch_size: PatchSize = 64,
+    dim: Dim = 128,
+    magnification: Annotated[
+        float, typer.Option(help="Side in keypoint sizes of patches that are cut from sequences.")
+    ] = 5.0,
+    max_patches: Annotated[
+        int, typer.Option(help="How many patches are cut from each sequence.")
+    ] = 500,
+    tasks: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder of the benchmark's task files; without it, tasks are drawn at random."
+        ),
+    ] = None,
+    split: Annotated[
+        str, typer.Option(help="Which split of the task files is used: a, b, c, full, ...")
+    ] = "full",
+    save_strips: Annotated[
+        Path | None,
+        typer.Option(help="Folder in which the patches of sequences and their tasks are written."),
+    ] = None,
+    fit_ws: FitWs = None,
+    cache: CacheFolder = None,
+    as_json: Json = False,
+) -> None:
+    """Verification, matching and retrieval (mAP) as in HPatches.
+
+    With the release and its task files, the numbers are those of the benchmark's own code.
+
+    [bold]Examples[/bold]
+
+        kd-cv eval hpatches hpatches-release --tasks hpatches-benchmark/tasks --split a
+
+        kd-cv eval hpatches sequences --descriptor raw,rootsift --fit-ws builtin
+    """
+    from kd_cv.cli.tables import telling
+    from kd_cv.evaluate.cache import Cache
+    from kd_cv.evaluate.hpatches import hpatches as run
+    from kd_cv.evaluate.patch_sets import STRIP_SIDE, read_hpatches_release
+    from kd_cv.evaluate.readers import find_sequences
+    from kd_cv.evaluate.strips import save_sequences, strips_of_sequence
+    from kd_cv.evaluate.tasks import read_tasks
+    from kd_cv.paper import numbers as paper
+
+    release = any(data.glob("*/ref.png"))
+    if release and save_strips:
+        raise ValueError(f"--save-strips is for image sequences, {data} holds strips already")
+    chosen = candidates_of(descriptors, weights, whitening, kernels, patch_size, dim)
+    asked = read_tasks(tasks, split) if tasks else None
+    strips: Iterator[Any]
+    if release:
+        strips = (
+            (name, strips)
+            for name, strips in read_hpatches_release(data)
+            if asked is None or name in asked.sequences
+        )
+    else:
+        strips = (
+            (s.name, strips_of_sequence(s, STRIP_SIDE, magnification, max_patches))
+            for s in find_sequences(data)
+        )
+    with telling("Describing", as_json) as tell:
+        if save_strips:
+            asked = save_sequences(save_strips, strips)
+            strips = read_hpatches_release(save_strips)
+        chosen = with_ws(chosen, fit_ws, dim, patches=(STRIP_SIDE, magnification))
+        scores = run(strips, chosen, tasks=asked, cache=Cache(cache), progress=tell)
+    report_scores(
+        scores, [task for task in TASKS if task in scores[0].values], as_json,
+        {
+            "paper R, M, V": cells(paper.HPATCHES),
+            "trained on HPatches": cells(paper.HPATCHES_TRAINED),
+        },
+        {"protocol": "hpatches", "release": release},
+        "mAP in %. Paper: the whole release; whitening fitted on Liberty, and on HPatches."
+        + ("" if release else " Ours: patches cut from the sequences by its recipe."),
+    )  # fmt: skip

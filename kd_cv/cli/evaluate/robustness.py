@@ -1,0 +1,85 @@
+"""`kd-cv eval robustness`: FPR95 of turned and shifted patches."""
+
+from typing import Annotated, Any
+
+import typer
+
+from kd_cv.cli.evaluate.shared import (
+    curve_whitening,
+    draw_curves,
+    print_json,
+    say_picture,
+)
+from kd_cv.cli.options import (
+    CurveData,
+    CurveWeights,
+    Dim,
+    Figure,
+    Json,
+    PatchSize,
+)
+from kd_cv.cli.outputs import check_figure
+
+
+def command(
+    data: CurveData = None,
+    weights: CurveWeights = None,
+    whitening: Annotated[
+        str, typer.Option(help="Whitening: ws, wus, wua, w, pcasqrt or none.")
+    ] = "ws",
+    patch_size: PatchSize = 64,
+    dim: Dim = 128,
+    output: Figure = None,
+    as_json: Json = False,
+) -> None:
+    """FPR95 when one patch of each pair is turned or shifted, for each kernel.
+
+    [bold]Examples[/bold]
+
+        kd-cv eval robustness -o robustness.png
+
+        kd-cv eval robustness liberty --weights multiview
+    """
+    from kd_cv.cli.tables import print_table, telling
+    from kd_cv.descriptor.spec import KERNELS
+    from kd_cv.evaluate.candidates import KD
+    from kd_cv.evaluate.curves import robustness_curves
+    from kd_cv.evaluate.readers import labelled_pairs
+    from kd_cv.feature2d import KDDescriptor
+    from kd_cv.whitening.registry import DEFAULT_WEIGHTS
+
+    check_figure(output)
+    variant = None if whitening == "none" else whitening
+    if variant is None and weights is not None:
+        raise ValueError(f"--whitening none needs no weights, got {weights}")
+    with telling("Measuring", as_json):
+        labelled = labelled_pairs(data, patch_size=64)
+        source = "raw descriptors"
+        chosen = []
+        for kernel in KERNELS:
+            matrices: Any = DEFAULT_WEIGHTS
+            if variant is not None:
+                matrices, source = curve_whitening(weights, kernel, patch_size)
+            kd = KDDescriptor(
+                patch_size=patch_size, kernel=kernel, whitening=variant, weights=matrices, dim=dim
+            )
+            chosen.append(KD(kd, source))
+        turns = robustness_curves(labelled, chosen, turns=range(0, 31, 5))
+        shifts = robustness_curves(labelled, chosen, shifts=range(0, 13, 2))
+    short = dict(zip(turns, ("PC", "P", "C"), strict=True))
+    panels = {
+        "turn (degrees)": {short[name]: points for name, points in turns.items()},
+        "shift (pixels of 64)": {short[name]: points for name, points in shifts.items()},
+    }
+    if output:
+        draw_curves(output, panels)
+    if as_json:
+        print_json({"protocol": "robustness", "whitening": source, "curves": panels})
+        return
+    for title, curves in panels.items():
+        points = zip(*curves.values(), strict=True)
+        rows = [[f"{row[0][0]:g}", *(f"{error:.1f}" for _, error in row)] for row in points]
+        print_table([title, *curves], rows)
+        print()
+    print(f"FPR95 in %; P polar, C Cartesian, PC both; {source}")
+    say_picture(output)

@@ -1,0 +1,66 @@
+"""`kd-cv export`: the descriptor as an ONNX file."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kd_cv.cli.options import (
+    Dim,
+    Json,
+    Weights,
+)
+from kd_cv.descriptor.frames import MAGNIFICATION
+
+
+def command(
+    output: Annotated[Path, typer.Option("-o", "--output", help="The ONNX file to write.")],
+    image: Annotated[
+        bool, typer.Option("--image", help="Take an image and frames instead of patches.")
+    ] = False,
+    patch_size: Annotated[int, typer.Option(help="Samples per side of a patch.")] = 32,
+    kernel: Annotated[str, typer.Option(help="Kernel: concat, polar or cart.")] = "concat",
+    whitening: Annotated[
+        str | None,
+        typer.Option(help="Whitening: ws, wus, wua, w, pcasqrt or none.", show_default=False),
+    ] = None,
+    weights: Weights = None,
+    dim: Dim = 128,
+    magnification: Annotated[
+        float, typer.Option(help="Side of a patch in keypoint sizes; with --image.")
+    ] = MAGNIFICATION,
+    scales: Annotated[
+        int, typer.Option(help="How many patch sizes are averaged; with --image.")
+    ] = 1,
+    as_json: Json = False,
+) -> None:
+    """Write the descriptor as an ONNX file and check it with onnxruntime.
+
+    It takes patches (B, 1, P, P) in 0..1 and gives descriptors (B, D); with --image
+    it takes an image (1, 1, H, W) and frames (N, 4): x, y, size, angle.
+
+    [bold]Examples[/bold]
+
+        kd-cv export -o kd.onnx
+
+        kd-cv export -o kd_image.onnx --image --scales 3
+    """
+    from rich.console import Console
+
+    from kd_cv.cli.outputs import check_writable
+    from kd_cv.nn.export import export_onnx
+    from kd_cv.whitening.registry import DEFAULT_WEIGHTS, DEFAULT_WHITENING
+
+    check_writable(output)
+    with Console(stderr=True, quiet=as_json).status("Exporting ..."):
+        difference = export_onnx(
+            output, image=image, magnification=magnification, scales=scales,
+            patch_size=patch_size, kernel=kernel, dim=dim, weights=weights or DEFAULT_WEIGHTS,
+            whitening=None if whitening == "none" else whitening or DEFAULT_WHITENING,
+        )  # fmt: skip
+    if as_json:
+        print(json.dumps({"output": str(output.resolve()), "difference": difference}))
+    else:
+        print(f"largest difference to the module: {difference:.2g}")
+        print(f"file: {output.resolve()}")

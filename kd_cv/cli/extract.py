@@ -1,0 +1,67 @@
+"""`kd-cv extract`: the features of a collection, in one file."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from kd_cv.cli.extraction import extraction_of
+from kd_cv.cli.options import (
+    Descriptor,
+    Images,
+    Json,
+    MaxKeypoints,
+    MaxSize,
+    Overwrite,
+    Root,
+    Scheduler,
+    Weights,
+    Workers,
+)
+
+
+def command(
+    images: Images,
+    output: Annotated[Path, typer.Option("-o", "--output", help="The HDF5 file to write.")],
+    descriptor: Descriptor = "kd",
+    weights: Weights = None,
+    max_keypoints: MaxKeypoints = 8192,
+    max_size: MaxSize = 3200,
+    dtype: Annotated[
+        str,
+        typer.Option(help="Type of the stored descriptors: float16, float32, or uint8 (kd only)."),
+    ] = "float16",
+    workers: Workers = None,
+    scheduler: Scheduler = None,
+    root: Root = None,
+    overwrite: Overwrite = False,
+    as_json: Json = False,
+) -> None:
+    """Extract the features of a whole collection into one file that hloc reads.
+
+    A run that was stopped goes on where it was. The exit code is 1 if images were skipped.
+
+    [bold]Examples[/bold]
+
+        kd-cv extract photographs -o features.h5
+
+        kd-cv extract "photographs/*.jpg" -o features.h5 --dtype uint8
+
+        kd-cv extract list.txt -o features.h5 --root /photographs --scheduler tcp://host:8786
+    """
+    from kd_cv.collection.extract import extract as run
+
+    extraction = extraction_of(descriptor, weights, max_keypoints, max_size, dtype)
+    options: dict[str, Any] = {"root": root, "overwrite": overwrite, "progress": not as_json}
+    if scheduler is None:
+        summary = run(images, output, extraction, workers=workers, **options)
+    else:
+        from kd_cv.collection.cluster import connected
+        from kd_cv.collection.cluster import extract as run_on_cluster
+
+        with connected(scheduler, workers) as client:
+            summary = run_on_cluster(images, output, extraction, client=client, **options)
+    print(json.dumps(asdict(summary), default=str) if as_json else summary)
+    raise typer.Exit(summary.exit_code)

@@ -1,0 +1,51 @@
+"""`kd-cv figures`: the paper's figures."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kd_cv.cli.options import (
+    Weights,
+)
+
+
+def command(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(help="Names of figures; without any, all of them.", metavar="[NAME]..."),
+    ] = None,
+    output: Annotated[
+        Path,
+        typer.Option(
+            "-o", "--output", help="Folder to write NAME.png in; it is made if it is missing."
+        ),
+    ] = Path("figures"),
+    patch_size: Annotated[int, typer.Option(help="Samples per side of the patches and maps.")] = 64,
+    weights: Weights = None,
+) -> None:
+    """Draw the paper's figures with the descriptor's own constants.
+
+    kernels, parametrizations, rotation, combination, whitening, slices,
+    heat_maps, histograms, eigenvalues, robustness
+
+    [bold]Examples[/bold]
+
+        kd-cv figures
+
+        kd-cv figures kernels heat_maps -o pictures
+    """
+    import matplotlib
+    from rich.console import Console
+
+    matplotlib.use("Agg")
+    from kd_cv.paper.figures import Material, check_names, save_figures
+
+    chosen = check_names(names or ())
+    with Console(stderr=True).status("Drawing ...") as status:
+
+        def done(name: str, path: Path) -> None:
+            print(path)
+            status.update(f"{chosen.index(name) + 1} of {len(chosen)} figures drawn ...")
+
+        save_figures(chosen, output, Material(patch_size, weights), done)
