@@ -9,6 +9,7 @@ import cv2
 import numpy as np
 
 from kd_cv import match
+from kd_cv.draw.palette import INLIER, OUTLINE, bgr
 
 
 def example() -> tuple[np.ndarray, np.ndarray]:
@@ -53,9 +54,9 @@ seen = cv2.perspectiveTransform(outline, result.H_0to1)[0]
 picture = cv2.convertScaleAbs(scene, alpha=0.6)
 mask = cv2.fillPoly(np.zeros(scene.shape[:2], np.uint8), [np.int32(seen)], 255)
 picture[mask > 0] = scene[mask > 0]
-cv2.polylines(picture, [np.int32(seen)], True, (66, 228, 240), 4, cv2.LINE_AA)
+cv2.polylines(picture, [np.int32(seen)], True, bgr(OUTLINE), 4, cv2.LINE_AA)
 for x, y in result.points1[result.inliers]:
-    cv2.circle(picture, (round(x), round(y)), 3, (235, 170, 30), -1, cv2.LINE_AA)
+    cv2.circle(picture, (round(x), round(y)), 3, bgr(INLIER), -1, cv2.LINE_AA)
 
 small = cv2.resize(thing, (round(width * scene.shape[0] / height), scene.shape[0]))
 if not cv2.imwrite(args.out, np.hstack([small, picture])):

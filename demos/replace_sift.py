@@ -9,6 +9,7 @@ import cv2
 import numpy as np
 
 from kd_cv import KDDescriptor
+from kd_cv.draw.palette import INLIER, bgr
 from kd_cv.io.builtin import example_pair
 
 parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -40,7 +41,7 @@ if H_0to1 is None:
 drawn = inliers.ravel().astype(bool) & (np.arange(len(matches)) % 3 == 0)  # one in three
 picture = cv2.drawMatches(
     image0, keypoints0, image1, keypoints1, matches, None,
-    matchColor=(235, 170, 30), matchesMask=drawn.astype(int).tolist(),
+    matchColor=bgr(INLIER), matchesMask=drawn.astype(int).tolist(),
     flags=cv2.DrawMatchesFlags_NOT_DRAW_SINGLE_POINTS,
 )  # fmt: skip
 if not cv2.imwrite(args.out, picture):

@@ -12,6 +12,7 @@ import numpy as np
 
 from kd_cv.collection.extract import extract
 from kd_cv.collection.retrieval import Index
+from kd_cv.draw.palette import OUTLINE, bgr
 
 NAMES = ("astronaut", "brick", "camera", "chelsea", "coffee", "coins", "grass", "gravel", "rocket")
 TILE = 300
@@ -43,7 +44,7 @@ def tile(image: np.ndarray, text: str, outline: np.ndarray | None = None) -> np.
     """A square picture with a line of text below it and an outline drawn in it."""
     image = np.ascontiguousarray(image)
     if outline is not None:
-        cv2.polylines(image, [np.int32(outline)], True, (66, 228, 240), 5, cv2.LINE_AA)
+        cv2.polylines(image, [np.int32(outline)], True, bgr(OUTLINE), 5, cv2.LINE_AA)
     scale = TILE / max(image.shape[:2])
     small = cv2.resize(image, None, fx=scale, fy=scale, interpolation=cv2.INTER_AREA)
     canvas = np.full((TILE + 34, TILE + 10, 3), 255, np.uint8)

@@ -40,6 +40,7 @@ def command(
 
     matplotlib.use("Agg")
     from kd_cv.paper.figures import Material, check_names, save_figures
+    from kd_cv.whitening.registry import DEFAULT_WEIGHTS
 
     chosen = check_names(names or ())
     with Console(stderr=True).status("Drawing ...") as status:
@@ -48,4 +49,4 @@ def command(
             print(path)
             status.update(f"{chosen.index(name) + 1} of {len(chosen)} figures drawn ...")
 
-        save_figures(chosen, output, Material(patch_size, weights), done)
+        save_figures(chosen, output, Material(patch_size, weights or DEFAULT_WEIGHTS), done)

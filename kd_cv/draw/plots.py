@@ -11,7 +11,7 @@ Colours are those of `palette`. `style()` sets the fonts and lines that all the 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -509,3 +509,23 @@ def plot_eigenvalues(
     ax.grid(True, linewidth=0.3, alpha=0.6)
     ax.legend()
     return _titled(ax, title)
+
+
+@style()
+def plot_curves(
+    figure: Any, panels: Mapping[str, Mapping[str, Sequence[tuple[float, float]]]], ylabel: str
+) -> NDArray[Any]:
+    """One panel for each title, in which each label has a curve of points (x, y): its axes."""
+    looks = ((BLUE, "o-"), (ORANGE, "s--"), (GREEN, "^-."))
+    axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
+    for ax, (title, curves) in zip(axes, panels.items(), strict=True):
+        for (label, points), (color, marker) in zip(curves.items(), looks, strict=False):
+            ax.plot(*np.transpose(points), marker, color=color, markersize=3, label=label)
+            if len(points) <= 8:
+                ax.set_xticks([x for x, _ in points])
+        ax.set(xlabel=title)
+        ax.grid(True, linewidth=0.3, alpha=0.6)
+    axes[0].set_ylim(bottom=0)
+    axes[0].set_ylabel(ylabel)
+    axes[0].legend()
+    return axes

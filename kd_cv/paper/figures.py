@@ -2,7 +2,7 @@
 
 Every figure has two halves: a function that draws what it is given (a spec, a projection, some
 similarities), and an entry of `FIGURES` that gives it the defaults of `Material`: the shipped
-whitening, or one fitted on the spot, and pairs of patches from the photographs of scikit-image.
+whitening, and pairs of patches from the photographs of scikit-image.
 
 >>> [path.name for path in save_figures(["kernels", "whitening"], "figures")]
 ['kernels.png', 'whitening.png']
@@ -19,18 +19,19 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from kd_cv.descriptor.frames import MAGNIFICATION
 from kd_cv.descriptor.kernels import PHI, THETA, VonMises, X
 from kd_cv.descriptor.projection import Projection
 from kd_cv.descriptor.sampling import extract_patches
-from kd_cv.descriptor.spec import KERNELS, Spec
+from kd_cv.descriptor.spec import Spec
 from kd_cv.draw.palette import BLUE, GRAY, GREEN, ORANGE, PURPLE, VERMILION
 from kd_cv.draw.plots import (
     Figure,
     add_heat_key,
     bare,
+    plot_curves,
     plot_eigenvalues,
     plot_heatmap,
     plot_patch,
@@ -41,7 +42,10 @@ from kd_cv.draw.plots import (
     save_plot,
     style,
 )
+from kd_cv.evaluate.candidates import KD
+from kd_cv.evaluate.curves import robustness_curves
 from kd_cv.evaluate.metrics import fpr95
+from kd_cv.evaluate.patches import pairs_of_scenes
 from kd_cv.evaluate.readers import builtin_scenes
 from kd_cv.explain import (
     Array,
@@ -52,14 +56,16 @@ from kd_cv.explain import (
     patch_map,
     slices,
 )
-from kd_cv.fit.matrices import scene_statistics
-from kd_cv.io.builtin import FIT_PHOTOS, TEST_PHOTOS
+from kd_cv.feature2d import KDDescriptor
+from kd_cv.fit.scenes import Scene
+from kd_cv.io.builtin import TEST_PHOTOS
 from kd_cv.settings import Settings
 from kd_cv.whitening import registry as shipped
 from kd_cv.whitening.registry import DEFAULT_WEIGHTS
 from kd_cv.whitening.whitening import Whitening
 
 DIM = 128
+Curve = Sequence[tuple[float, float]]
 
 LABELS = {"polar": "P", "cart": "C", "concat": "PC"}
 WHITENED = {"ws": r"$W_S$", "wua": r"$W_{UA}$", "wus": r"$W_{US}$"}
@@ -90,15 +96,12 @@ class Material:
     """Where the figures take patches and whitening from.
 
     patch_size   of all the figures' patches and maps
-    weights      whatever KDDescriptor takes; the shipped ones by default, and without any shipped
-                 a whitening that is fitted to warped photographs
-    views        warped views of each photograph to fit on
-    keypoints    at most, of each view
+    weights      whatever KDDescriptor takes
+    keypoints    at most, of each view of a photograph
     """
 
     patch_size: int = 64
-    weights: Any = None
-    views: int = 5
+    weights: Any = DEFAULT_WEIGHTS
     keypoints: int = 1500
 
     def settings(self, kernel: str = "concat", variant: str | None = None) -> Settings:
@@ -112,23 +115,20 @@ class Material:
 
     def whitening(self, kernel: str = "concat") -> Whitening:
         """The matrices of a kernel."""
-        weights = self._weights
-        if weights is None:
-            return self._fitted[kernel]
         spec = self.spec(kernel)
-        return shipped.resolve(weights, kernel, spec.patch_size, spec.dim)
+        return shipped.resolve(self.weights, kernel, spec.patch_size, spec.dim)
 
     def kernels(self) -> tuple[str, ...]:
         """Those that there are matrices for; never without "concat"."""
-        if self._weights is None or isinstance(self._weights, Whitening):
-            return KERNELS if self._weights is None else ("concat",)
         self.whitening("concat")
-        found = ["concat"]
+        if isinstance(self.weights, Whitening):
+            return ("concat",)
+        fitted = ["concat"]
         for kernel in ("polar", "cart"):
             with suppress(ValueError):
                 self.whitening(kernel)
-                found.append(kernel)
-        return tuple(found)
+                fitted.append(kernel)
+        return tuple(fitted)
 
     def projection(self, variant: str, kernel: str = "concat") -> Projection:
         projection = self.settings(kernel, variant).projection
@@ -137,73 +137,35 @@ class Material:
 
     @property
     def source(self) -> str:
-        """What the whitening was fitted on, in words."""
-        weights = self._weights
-        if weights is None:
-            pairs = self._fitted["concat"].provenance["pairs"]
-            count = len(FIT_PHOTOS)
-            return f"whitening fitted on {pairs:,} pairs of {count} photographs and their warps"
-        if isinstance(weights, str) and weights in shipped.names():
-            return f'whitening: the shipped "{weights}"'
+        """Which whitening it is, in words."""
+        if isinstance(self.weights, str) and self.weights in shipped.names():
+            return f'whitening: the shipped "{self.weights}"'
         return "whitening: as given"
 
-    @property
-    def _weights(self) -> Any:
-        if self.weights is None and DEFAULT_WEIGHTS in shipped.names():
-            return DEFAULT_WEIGHTS
-        return self.weights
-
     @cached_property
-    def _fitted(self) -> dict[str, Whitening]:
-        scenes = builtin_scenes(FIT_PHOTOS, "easy", self.views, self.keypoints)
-        return {
-            kernel: Whitening.fit(scene_statistics(scenes, self.settings(kernel)))
-            for kernel in KERNELS
-        }
+    def scenes(self) -> list[Scene]:
+        """Photographs that the fit did not see, and their warps, the keypoints a little off."""
+        return builtin_scenes(TEST_PHOTOS, "easy", 4, self.keypoints)
 
     @cached_property
     def pairs(self) -> tuple[Pairs, ...]:
-        """Keypoints of photographs that the fit did not see, and of their warps, a little off."""
-        found = []
-        for scene in builtin_scenes(TEST_PHOTOS, "easy", 4, self.keypoints):
+        """The same keypoints of each photograph and of each of its warps."""
+        pairs = []
+        for scene in self.scenes:
             for number, view in enumerate(scene.views[1:], start=1):
                 first, rows = scene.views[0], scene.pairs(0, number)
                 frames = first.frames[rows[:, 0]], view.frames[rows[:, 1]]
-                found.append(Pairs(first.load(), frames[0], view.load(), frames[1]))
-        return tuple(found)
+                pairs.append(Pairs(first.load(), frames[0], view.load(), frames[1]))
+        return tuple(pairs)
 
-    def descriptors(
-        self,
-        side: int,
-        kernel: str = "concat",
-        variant: str | None = None,
-        turn: float = 0.0,
-        shift: float = 0.0,
-    ) -> Array:
-        """Descriptors (M, D) of one side of the pairs, 0 or 1.
-
-        The patches are turned by `turn` degrees and shifted by `shift` of their pixels first.
-        """
+    def descriptors(self, side: int, kernel: str = "concat", variant: str | None = None) -> Array:
+        """Descriptors (M, D) of one side of the pairs, 0 or 1."""
         settings = self.settings(kernel, variant)
         rows = [
-            settings.rows(
-                (pairs.image0, pairs.image1)[side],
-                moved_frames((pairs.frames0, pairs.frames1)[side], turn, shift / self.patch_size),
-            )
+            settings.rows((pairs.image0, pairs.image1)[side], (pairs.frames0, pairs.frames1)[side])
             for pairs in self.pairs
         ]
         return np.concatenate(rows).astype(np.float64)
-
-
-def moved_frames(frames: ArrayLike, turn: float, shift: float) -> NDArray[np.float64]:
-    """Frames (N, 4) turned by degrees, then shifted along their own x by a part of their side."""
-    moved = np.array(frames, np.float64)
-    moved[:, 3] = np.mod(moved[:, 3] + turn, 360.0)
-    angle = np.deg2rad(moved[:, 3])
-    step = shift * MAGNIFICATION * moved[:, 2]
-    moved[:, 0] += step * np.cos(angle)
-    moved[:, 1] += step * np.sin(angle)
-    return moved
 
 
 def similarities(d0: Array, d1: Array, seed: int = 0) -> tuple[Array, Array]:
@@ -455,23 +417,12 @@ def draw_eigenvalues(whitening: Whitening, note: str = "") -> Figure:
 
 @style()
 def draw_robustness(
-    turns: Mapping[str, Sequence[tuple[float, float]]],
-    shifts: Mapping[str, Sequence[tuple[float, float]]],
-    note: str = "",
+    turns: Mapping[str, Curve], shifts: Mapping[str, Curve], note: str = ""
 ) -> Figure:
     """FPR95 when one patch of each pair is turned or shifted: label -> points (x, FPR95)."""
-    figure, axes = plt.subplots(1, 2, figsize=(6.4, 2.4), sharey=True)
-    looks = ((BLUE, "o-"), (ORANGE, "s--"), (GREEN, "^-."))
-    panels = ((turns, "turn of one patch (degrees)"), (shifts, "shift of one patch (pixels)"))
-    for ax, (curves, label) in zip(axes, panels, strict=True):
-        for (name, points), (color, marker) in zip(curves.items(), looks, strict=False):
-            ax.plot(*np.transpose(points), marker, color=color, markersize=3, label=name)
-        ax.set(xlabel=label)
-        ax.grid(True, linewidth=0.3, alpha=0.6)
-        ax.set_xticks([x for x, _ in next(iter(curves.values()))])
-    axes[0].set_ylim(bottom=0)
-    axes[0].set_ylabel("FPR95 (%)")
-    axes[0].legend()
+    figure = plt.figure(figsize=(6.4, 2.4))
+    labels = "turn of one patch (degrees)", "shift of one patch (pixels)"
+    plot_curves(figure, dict(zip(labels, (turns, shifts), strict=True)), "FPR95 (%)")
     return _noted(figure, note)
 
 
@@ -508,7 +459,7 @@ def whitening_columns(material: Material) -> list[Column]:
 def sample_explanations(material: Material, count: int = 3) -> list[Explanation]:
     """Heat maps of large keypoints whose patches lie inside the photographs."""
     spec, projection = material.spec(), material.projection("ws")
-    found = []
+    explanations = []
     chosen = material.pairs[:: max(1, len(material.pairs) // count)][:count]
     for number, pairs in enumerate(chosen):
         inside = _inside(pairs.frames0, pairs.image0) & _inside(pairs.frames1, pairs.image1)
@@ -518,8 +469,8 @@ def sample_explanations(material: Material, count: int = 3) -> list[Explanation]
         row = rows[np.argsort(-pairs.frames0[rows, 2], kind="stable")][[6 * number % len(rows)]]
         sides = (pairs.image0, pairs.frames0[row]), (pairs.image1, pairs.frames1[row])
         patches = [extract_patches(*side, spec.patch_size, MAGNIFICATION)[0] for side in sides]
-        found.append(explain_patches(patches[0], patches[1], spec, projection))
-    return found
+        explanations.append(explain_patches(patches[0], patches[1], spec, projection))
+    return explanations
 
 
 def _inside(frames: NDArray[np.float64], image: NDArray[np.uint8]) -> NDArray[np.bool_]:
@@ -540,21 +491,24 @@ def histogram_groups(material: Material) -> dict[str, tuple[Array, Array]]:
     return groups
 
 
-def robustness_curves(
-    material: Material, turns: Iterable[float] = (), shifts: Iterable[float] = ()
-) -> dict[str, list[tuple[float, float]]]:
+def robustness(
+    material: Material, turns: Sequence[float] = (), shifts: Sequence[float] = ()
+) -> dict[str, Curve]:
     """Label -> (turn or shift, FPR95) for P, C and PC with W_S."""
-    steps = [(turn, {"turn": turn}) for turn in turns] + [(s, {"shift": s}) for s in shifts]
-    curves: dict[str, list[tuple[float, float]]] = {}
-    for kernel in material.kernels():
-        points = []
-        d0 = material.descriptors(0, kernel, "ws")
-        for value, move in steps:
-            both = similarities(d0, material.descriptors(1, kernel, "ws", **move))
-            labels = np.repeat([True, False], [len(both[0]), len(both[1])])
-            points.append((value, fpr95(-np.concatenate(both), labels)))
-        curves[f"{LABELS[kernel]} + {WHITENED['ws']}"] = points
-    return curves
+    labels = {kernel: f"{LABELS[kernel]} + {WHITENED['ws']}" for kernel in material.kernels()}
+    candidates = [
+        KD(
+            KDDescriptor(
+                patch_size=material.patch_size, kernel=kernel, whitening="ws",
+                weights=material.whitening(kernel), dim=DIM,
+            ),
+            label,
+        )
+        for kernel, label in labels.items()
+    ]  # fmt: skip
+    labelled = pairs_of_scenes(material.scenes, material.patch_size)
+    curves = robustness_curves(labelled, candidates, turns=turns, shifts=shifts)
+    return dict(zip(labels.values(), curves.values(), strict=True))
 
 
 def _slices_columns(material: Material) -> list[Column]:
@@ -580,8 +534,8 @@ FIGURES: dict[str, Callable[[Material], Figure]] = {
     "histograms": lambda m: draw_histograms(histogram_groups(m), m.source),
     "eigenvalues": lambda m: draw_eigenvalues(m.whitening(), m.source),
     "robustness": lambda m: draw_robustness(
-        robustness_curves(m, turns=range(0, 31, 5)),
-        robustness_curves(m, shifts=range(0, 13, 2)),
+        robustness(m, turns=range(0, 31, 5)),
+        robustness(m, shifts=range(0, 13, 2)),
         m.source,
     ),
 }

@@ -123,18 +123,11 @@ def print_json(content: Mapping[str, Any]) -> None:
 
 def draw_curves(output: Path, panels: Mapping[str, Mapping[str, Any]]) -> None:
     """One panel for each title: label -> points (x, FPR95)."""
-    looks = ("o-", "s--", "^-.")
 
     def draw(figure: Any) -> None:
-        axes = figure.subplots(1, len(panels), sharey=True)
-        for ax, (title, curves) in zip(axes, panels.items(), strict=True):
-            for (label, points), look in zip(curves.items(), looks, strict=False):
-                ax.plot(*zip(*points, strict=True), look, markersize=3, label=label)
-            ax.set(xlabel=title)
-            ax.grid(True, linewidth=0.3, alpha=0.6)
-        axes[0].set(ylabel="FPR95 (%)")
-        axes[0].set_ylim(bottom=0)
-        axes[0].legend()
+        from kd_cv.draw.plots import plot_curves
+
+        plot_curves(figure, panels, "FPR95 (%)")
 
     draw_figure(output, (6.4, 2.5), draw)
 

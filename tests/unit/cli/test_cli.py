@@ -19,10 +19,11 @@ pytest.importorskip("skimage")
 
 from kd_cv.cli import detectors, main
 from kd_cv.cli.images import read_photo
+from kd_cv.draw.palette import INLIER, OUTLIER, bgr
 from kd_cv.evaluate.metrics import homography_corner_error
 from kd_cv.io.builtin import example_pair
 
-INLIER, OUTLIER = (235, 170, 30), (0, 140, 255)
+INLIER, OUTLIER = bgr(INLIER), bgr(OUTLIER)
 
 
 @pytest.fixture(scope="module")
