@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from scipy.fft import idct
 
 from kd_cv.collection.extract import Collection, Extraction, PathLike, extract, reading
+from kd_cv.descriptor.frames import radians, sigma_from_size, to_corner
 from kd_cv.fit.surface import camera_mode, largest_model, load_pycolmap, quiet
 from kd_cv.io.files import replacing
 from kd_cv.matching import RATIO, match_descriptors
@@ -93,8 +94,8 @@ def write_database(
             ids = {image.name: image.image_id for image in target.read_all_images()}
             for name in names:
                 own = stored[name]
-                x, y, size, angle = own.frames.T
-                keypoints = np.stack([x + 0.5, y + 0.5, size / 2, np.deg2rad(angle)], axis=1)
+                sigma, turn = sigma_from_size(own.frames[:, 2]), radians(own.frames[:, 3])
+                keypoints = np.column_stack([to_corner(own.frames[:, :2]), sigma, turn])
                 target.write_keypoints(ids[name], keypoints.astype(np.float32))
                 if own.descriptors.shape[1] <= DIM:
                     data = _bytes_of(own.descriptors, stored.descriptor)

@@ -40,7 +40,14 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from kd_cv.descriptor.frames import from_keypoints, radians
+from kd_cv.descriptor.frames import (
+    degrees,
+    from_keypoints,
+    radians,
+    resized_points,
+    sigma_from_size,
+    size_from_sigma,
+)
 from kd_cv.detector.keypoints import strongest
 from kd_cv.feature2d import KDDescriptor
 from kd_cv.io.files import printable, replacing
@@ -141,16 +148,15 @@ class Extraction:
         with clock("describe"):
             keypoints, rows = self.feature.compute(seen, keypoints)
             frames = from_keypoints(keypoints)
-            # The same point of the image in the file: pixel centres are at integers in both.
             ratio = np.array([width, height]) / np.array(seen.shape[::-1])
             if rows is None:
                 rows = np.zeros((0, self.dim), np.float32)
             stored = rows.astype(self.dtype, copy=False)
         return {
-            "keypoints": ((frames[:, :2] + 0.5) * ratio - 0.5).astype(np.float32),
+            "keypoints": resized_points(frames[:, :2], ratio).astype(np.float32),
             "descriptors": np.ascontiguousarray(stored.T),
             "scores": np.array([k.response for k in keypoints], np.float32),
-            "scales": (frames[:, 2] * ratio.mean() / 2).astype(np.float32),
+            "scales": sigma_from_size(frames[:, 2] * ratio.mean()).astype(np.float32),
             "oris": radians(frames[:, 3]).astype(np.float32),
             "image_size": np.array([width, height], np.int64),
         }
@@ -661,8 +667,8 @@ class Features:
         if rows.dtype == np.uint8:  # the inverse of settings.as_uint8, up to rounding
             rows = rows.astype(np.float32) - 128
             rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
-        angles = np.rad2deg(arrays["oris"].astype(np.float64))
-        frames = np.column_stack([arrays["keypoints"], 2.0 * arrays["scales"], angles])
+        sizes, angles = size_from_sigma(arrays["scales"]), degrees(arrays["oris"])
+        frames = np.column_stack([arrays["keypoints"], sizes, angles])
         width, height = arrays["image_size"].tolist()
         return cls(
             frames.astype(np.float64),

@@ -161,6 +161,44 @@ def radians(angle: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.deg2rad(np.where(angle == UPRIGHT, 0.0, angle))
 
 
+def degrees(turn: NDArray[Any]) -> NDArray[np.float64]:
+    """Radians as OpenCV's angles: the inverse of `radians`."""
+    return np.rad2deg(np.asarray(turn, dtype=np.float64))
+
+
+def sigma_from_size(size: NDArray[Any]) -> NDArray[Any]:
+    """The scale of keypoints of a size."""
+    return size / 2
+
+
+def size_from_sigma(sigma: NDArray[Any]) -> NDArray[Any]:
+    """The size of keypoints of a scale."""
+    return 2.0 * sigma
+
+
+def from_corner(points: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Positions (..., 2) as COLMAP counts them, from the corner of the image, as ours.
+
+    The centre of the top-left pixel is (0.5, 0.5) there.
+    """
+    return points - 0.5
+
+
+def to_corner(points: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The inverse of `from_corner`."""
+    return points + 0.5
+
+
+def resized_points(points: NDArray[Any], ratio: NDArray[np.float64] | float) -> NDArray[Any]:
+    """Where points (..., 2) are in the image after its resizing by `ratio`, one or (x, y).
+
+    >>> resized_points(np.array([[0.0, 0.0], [9.0, 4.0]]), 2)
+    array([[ 0.5,  0.5],
+           [18.5,  8.5]])
+    """
+    return from_corner(to_corner(points) * ratio)
+
+
 def squares_of(
     frames: Frames,
     shape: tuple[int, int],

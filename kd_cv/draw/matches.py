@@ -9,6 +9,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from kd_cv.descriptor.frames import resized_points
 from kd_cv.draw import palette
 from kd_cv.draw.palette import Color
 from kd_cv.matching import MatchResult
@@ -74,7 +75,7 @@ def _panel(image0: Image, image1: Image, backdrops: Sequence[Image], result: Mat
 
     def place(points: NDArray[np.float64], side: int) -> NDArray[np.float64]:
         scale = backdrops[side].shape[0] / (image0, image1)[side].shape[0]
-        return (points + 0.5) * scale - 0.5 + (side * offset, 0)
+        return resized_points(points, scale) + (side * offset, 0)
 
     for side, keypoints in enumerate((result.keypoints0, result.keypoints1)):
         if keypoints:

@@ -18,7 +18,14 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from kd_cv.descriptor.frames import MAGNIFICATIONS, Frames, as_gray, from_keypoints
+from kd_cv.descriptor.frames import (
+    MAGNIFICATIONS,
+    Frames,
+    as_gray,
+    from_keypoints,
+    resized_points,
+    to_corner,
+)
 from kd_cv.descriptor.sampling import extract_patches
 from kd_cv.draw import palette
 from kd_cv.explain import Explanation, explain, explain_patches
@@ -84,7 +91,7 @@ def report_page(
     H_0to1 = result.H_0to1 if result.success else None
     heat_rows = {row: place for place, row in enumerate(explanations)}
     data = {
-        "points": [_rounded((p + 0.5) * s) for p, s in zip(positions, scales, strict=True)],
+        "points": [_rounded(to_corner(p) * s) for p, s in zip(positions, scales, strict=True)],
         "position": [_rounded(p) for p in positions],
         "ratio": np.round(ratios.astype(np.float64), 6).tolist(),
         "inlier": inliers.astype(int).tolist(),
@@ -244,9 +251,10 @@ def _overlay(
 
 
 def _scaling(scale: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Pixel (x, y) of an image to that of its resized copy; pixel centres are at integers."""
-    x, y = scale
-    return np.array([[x, 0, x / 2 - 0.5], [0, y, y / 2 - 0.5], [0, 0, 1]])
+    """(3, 3) from an image to its resized copy."""
+    H_0to1 = np.diag([*scale, 1.0])
+    H_0to1[:2, 2] = resized_points(np.zeros(2), scale)
+    return H_0to1
 
 
 def _jpeg(image: Image) -> str:

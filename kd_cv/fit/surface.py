@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
+from kd_cv.descriptor.frames import from_corner, to_corner
 from kd_cv.fit.correspond import Array, PointMap
 
 T = TypeVar("T")
@@ -258,11 +259,8 @@ def registered_views(model: Any, folder: Path) -> tuple[list[Camera], list[Path]
     return cameras, paths
 
 
-# COLMAP puts the centre of the first pixel at (0.5, 0.5), OpenCV at (0, 0).
-
-
 def rays_from_pixels(lens: Any) -> Callable[[Array], Array]:
-    return lambda xy: np.asarray(lens.cam_from_img(np.ascontiguousarray(xy + 0.5)))
+    return lambda xy: np.asarray(lens.cam_from_img(np.ascontiguousarray(to_corner(xy))))
 
 
 def pixels_from_rays(lens: Any) -> Callable[[Array], Array]:
@@ -270,7 +268,7 @@ def pixels_from_rays(lens: Any) -> Callable[[Array], Array]:
         points = np.concatenate([rays, np.ones((len(rays), 1))], axis=1)
         seen = np.isfinite(points).all(axis=1)
         out = np.full((len(rays), 2), np.nan)
-        out[seen] = np.asarray(lens.img_from_cam(points[seen])) - 0.5
+        out[seen] = from_corner(np.asarray(lens.img_from_cam(points[seen])))
         return out
 
     return pixels

@@ -18,9 +18,11 @@ import numpy as np
 
 from kd_cv.descriptor.frames import (
     MAGNIFICATION,
+    UPRIGHT,
     Frames,
     as_frames,
     as_magnification,
+    degrees,
     from_keypoints,
     to_keypoints,
 )
@@ -40,7 +42,7 @@ def lafs_from_frames(frames: Frames, magnification: float | str = MAGNIFICATION)
 def round_lafs(frames: Tensor, magnification: float) -> Tensor:
     """LAFs (1, N, 2, 3) of frames (N, 4), in torch; without a size they have no scale."""
     x, y, size, angle = frames.unbind(1)
-    turn = torch.deg2rad(torch.where(angle == -1, 0.0, angle))  # -1 means upright
+    turn = torch.deg2rad(torch.where(angle == UPRIGHT, 0.0, angle))
     scale = 0.5 * magnification * size.clamp(min=0)
     a, b = scale * turn.cos(), scale * turn.sin()
     return torch.stack([a, -b, x, b, a, y], dim=1).reshape(1, -1, 2, 3)
@@ -59,7 +61,7 @@ def frames_from_lafs(lafs: Tensor, magnification: float | str = MAGNIFICATION) -
         raise ValueError(f"LAFs must be (N, 2, 3) or (1, N, 2, 3), got {list(lafs.shape)}")
     (a, b, x), (c, d, y) = lafs.detach().cpu().double().permute(1, 2, 0).numpy()
     size = 2.0 * np.sqrt(np.abs(a * d - b * c)) / as_magnification(magnification)
-    angle = np.rad2deg(np.arctan2(-b, a)) % 360.0
+    angle = degrees(np.arctan2(-b, a)) % 360.0
     return np.stack([x, y, size, angle], axis=1)
 
 

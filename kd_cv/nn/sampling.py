@@ -7,6 +7,7 @@ patch of its keypoint.
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from kd_cv.descriptor.frames import MAX_SIDE
 from kd_cv.descriptor.sampling import SHARPNESS
 
 try:
@@ -83,12 +84,17 @@ def sample(pyramid: Pyramid, lafs: Tensor, patch_size: int) -> Tensor:
 
 
 def describable(lafs: Tensor, shape: Sequence[int]) -> Tensor:
-    """Which LAFs (B, N, 2, 3) have a patch that overlaps an image of `shape` (H, W): (B, N)."""
+    """Which LAFs (B, N, 2, 3) have a patch that overlaps an image of `shape` (H, W): (B, N).
+
+    The limits of the side are those of `frames.describable`.
+    """
     ax, bx, x, ay, by, y = lafs.flatten(2).unbind(2)
     reach_x, reach_y = ax.abs() + bx.abs(), ay.abs() + by.abs()
     inside = (x + reach_x > -0.5) & (y + reach_y > -0.5)
     inside = inside & (x - reach_x < shape[1] - 0.5) & (y - reach_y < shape[0] - 0.5)
-    return inside & (area(lafs) > 0) & (lafs.abs() < torch.inf).flatten(2).all(2)
+    side = 2 * area(lafs).sqrt()
+    sensible = (side >= 1 / MAX_SIDE) & (side <= MAX_SIDE)
+    return inside & sensible & (lafs.abs() < torch.inf).flatten(2).all(2)
 
 
 def area(lafs: Tensor) -> Tensor:

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from kd_cv import KDDescriptor, describe
-from kd_cv.descriptor.frames import from_keypoints
+from kd_cv.descriptor.frames import describable, from_keypoints
 from kd_cv.descriptor.sampling import extract_patches
 
 torch = pytest.importorskip("torch")
@@ -20,7 +20,9 @@ from kd_cv.nn.lafs import (  # noqa: E402
     keypoints_from_lafs,
     lafs_from_frames,
     lafs_from_keypoints,
+    round_lafs,
 )
+from kd_cv.nn.sampling import describable as torch_describable  # noqa: E402
 from kd_cv.nn.sampling import pyramid_of, sample  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("one_torch_thread")
@@ -390,3 +392,15 @@ def test_images_of_other_types(feature, image, keypoints, dtype):
 def test_images_that_are_no_tensor():
     with pytest.raises(TypeError, match=r"images must be a torch\.Tensor or a list, got ndarray"):
         KDFeature(10)(np.zeros((1, 1, 40, 40), np.float32))
+
+
+def test_what_can_be_described_is_the_same_in_torch():
+    sides = np.array([2.0**k for k in (-30, -25, -23, 0, 5, 23, 25, 30)] + [0.0, np.inf, np.nan])
+    places = [(50.0, 40.0), (-3.0, 40.0), (-30.0, 40.0), (50.0, 1e30), (np.nan, 40.0)]
+    frames = np.array(
+        [(x, y, side, angle) for side in sides for x, y in places for angle in (-1.0, 0.0, 45.0)]
+    )
+    expected = describable(frames, (80, 100), 1.0)
+    lafs = round_lafs(torch.from_numpy(frames), 1.0)
+    assert torch_describable(lafs, (80, 100))[0].tolist() == expected.tolist()
+    assert 0 < expected.sum() < len(expected)
