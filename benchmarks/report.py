@@ -118,7 +118,7 @@ def header(material: Material, cores: int, rounds: int) -> dict[str, str]:
     """The machine, the versions and what was described."""
     height, width = material.image.shape
     kd = material.descriptor(32)
-    by, magnification = kd.settings.weights, kd.settings.magnification
+    by, magnification = kd.settings.weights, kd.settings.side
     return {
         "machine": f"{processor()}, {cores} cores, {platform.system()}{load(cores)}",
         "versions": ", ".join(

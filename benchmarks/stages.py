@@ -72,7 +72,7 @@ def _stage_rows(material: Material, config: Config, P: int, rate: float) -> Iter
     works: dict[str, Work] = {
         "keypoints": lambda: from_keypoints(copy_keypoints(keypoints)),
         "steps": lambda: sampling_steps(
-            squares_of(frames, material.image.shape, kd.settings.magnification),
+            squares_of(frames, material.image.shape, kd.settings.side),
             material.image.shape,
             P,
         ),
@@ -112,7 +112,7 @@ def truncated(
 ) -> tuple[Callable[[int], NDArray[np.float32]], NDArray[np.float64]]:
     """A function that describes frames of an image by the first few stages, and the steps."""
     spec = kd.spec
-    squares = squares_of(frames, image.shape, kd.settings.magnification)
+    squares = squares_of(frames, image.shape, kd.settings.side)
     steps = sampling_steps(squares, image.shape, spec.patch_size)
     pyramid = pyramid_for(image, steps)
     plan, whitening = fused.plan(spec), fused.padded(kd.projection, spec)

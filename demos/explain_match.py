@@ -62,7 +62,7 @@ def main() -> None:
         upper, lower = figure.subfigures(2, 1)
         axes = plot_images(images, ["image 0", "image 1"], axes=upper.subplots(1, 2))
         for ax, keypoint in zip(axes, keypoints, strict=True):
-            plot_frame(ax, keypoint, magnification=kd.settings.magnification)
+            plot_frame(ax, kd.frames([keypoint]), magnification=kd.settings.side)
         plot_explanation(why, titles=("image 0", "image 1"), figure=lower)
     save_plot(args.out, figure)
     print(f"why they match: {args.out}")

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kd_cv.descriptor import core
-from kd_cv.descriptor.frames import as_frames, as_gray, from_keypoints
+from kd_cv.descriptor.frames import as_frames, as_gray
 from kd_cv.descriptor.kernels import PHI, RHO, THETA, Array, Grid, X, Y
 from kd_cv.descriptor.projection import Projection
 from kd_cv.descriptor.spec import Spec
@@ -281,7 +281,7 @@ def explain(
         raise TypeError(f"can explain a KDDescriptor, got {type(descriptor).__name__}")
     settings = descriptor.settings
     stack0, stack1 = (
-        settings.patches(as_gray(image), _as_frame(keypoint))[0]
+        settings.patches(as_gray(image), _as_frame(keypoint, descriptor))[0]
         for image, keypoint in ((image0, keypoint0), (image1, keypoint1))
     )
     pixels0, pixels1 = (Pixels.of(s, settings.spec, settings.scales) for s in (stack0, stack1))
@@ -372,9 +372,9 @@ def _check_linear(projection: Projection | None, spec: Spec) -> None:
         )
 
 
-def _as_frame(keypoint: Any) -> NDArray[np.float64]:
+def _as_frame(keypoint: Any, descriptor: KDDescriptor) -> NDArray[np.float64]:
     if isinstance(keypoint, cv2.KeyPoint):
-        return from_keypoints([keypoint])
+        return descriptor.frames([keypoint])
     return as_frames(np.atleast_2d(np.array(keypoint, dtype=np.float64)))
 
 

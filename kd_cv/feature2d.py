@@ -17,7 +17,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from kd_cv.descriptor.frames import MAGNIFICATION, as_detectable, as_gray, from_keypoints
+from kd_cv.descriptor.frames import Frames, as_detectable, as_gray
 from kd_cv.descriptor.projection import Projection
 from kd_cv.descriptor.spec import Spec
 from kd_cv.detector.arguments import as_list, as_mask
@@ -46,7 +46,8 @@ class KDDescriptor(SIFTParameters):
     weights          name of shipped matrices, path of a fitted file, or a fitted Whitening
     dim              dimensions kept by the whitening
     magnification    side of the patch in keypoint sizes, or a name: "sift" (6),
-                     "extract_patches" (10), "kornia" (12)
+                     "extract_patches" (10), "kornia" (12); by default ("auto") what is right for
+                     the detector that made each keypoint: SIFT's 15, ORB's 1.8, FAST's 8, ...
     scales           how many patch sizes to average over, or their factors of the magnification
     descriptor_type  cv2.CV_32F, or cv2.CV_8U for 8-bit descriptors of the same order
     detector         any object with OpenCV's detect(image, mask); `DoG` by default
@@ -73,7 +74,7 @@ class KDDescriptor(SIFTParameters):
         whitening: str | None = DEFAULT_WHITENING,
         weights: Weights = DEFAULT_WEIGHTS,
         dim: int = 128,
-        magnification: float | str = MAGNIFICATION,
+        magnification: float | str | None = None,
         scales: int | Sequence[float] = 1,
         descriptor_type: int = cv2.CV_32F,
         detector: Detector | None = None,
@@ -257,11 +258,22 @@ class KDDescriptor(SIFTParameters):
         gray = as_gray(image)
         if not gray.size:
             return copies, None
-        rows = self._settings.rows(gray, from_keypoints(copies))
+        rows = self._settings.rows(gray, self.frames(copies))
         if self._settings.drop:
             kept = np.flatnonzero(rows.any(axis=1))
             copies, rows = tuple(copies[i] for i in kept), rows[kept]
         return copies, _handed_out(rows, image, descriptors)
+
+    def frames(self, keypoints: Sequence[cv2.KeyPoint]) -> Frames:
+        """What is described of keypoints: (N, 4) x, y, size, angle.
+
+        The side of a patch is `settings.side` times this size, which is that of the keypoint if it
+        is one of SIFT's, or if `magnification` is a number.
+
+        >>> KDDescriptor().frames([cv2.KeyPoint(40, 30, 7, -1, 20)])  # of FAST
+        array([[40.        , 30.        ,  3.73333333, -1.        ]])
+        """
+        return self._settings.frames(tuple(keypoints), self._detector)
 
     def detectAndCompute(
         self,

@@ -1,4 +1,4 @@
-"""Geometry of two views: pure functions of points and a homography."""
+"""Geometry of two views: pure functions of points and matrices."""
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,6 +25,26 @@ def reprojection_errors(points0: ArrayLike, points1: ArrayLike, H_0to1: ArrayLik
     return np.linalg.norm(warped - points1, axis=1)
 
 
+def epipolar_errors(points0: ArrayLike, points1: ArrayLike, F_0to1: ArrayLike) -> Float64:
+    """Sampson errors (M,) of matches points0 and points1 (M, 2): zero where x1^T F x0 = 0.
+
+    To first order, how far the four coordinates must move together until it is:
+    |x1^T F x0| / sqrt((F x0)_1^2 + (F x0)_2^2 + (F^T x1)_1^2 + (F^T x1)_2^2).
+    """
+    points0, points1 = as_points(points0, "points0"), as_points(points1, "points1")
+    F_0to1 = as_homography(F_0to1, "F_0to1")
+    x0, x1 = (np.column_stack([points, np.ones(len(points))]) for points in (points0, points1))
+    lines1, lines0 = x0 @ F_0to1.T, x1 @ F_0to1
+    steep = np.sqrt((lines1[:, :2] ** 2).sum(axis=1) + (lines0[:, :2] ** 2).sum(axis=1))
+    return np.abs((x1 * lines1).sum(axis=1)) / np.where(steep > 0, steep, 1)
+
+
+def cross_matrix(t: ArrayLike) -> Float64:
+    """[t]x (3, 3), with [t]x v = t x v."""
+    x, y, z = np.asarray(t, np.float64)
+    return np.array([[0, -z, y], [z, 0, -x], [-y, x, 0]])
+
+
 def as_points(points: ArrayLike, name: str) -> Float64:
     """Check points (N, 2)."""
     points = np.asarray(points, np.float64)
@@ -36,7 +56,7 @@ def as_points(points: ArrayLike, name: str) -> Float64:
 
 
 def as_homography(H: ArrayLike, name: str) -> Float64:
-    """Check a homography (3, 3)."""
+    """Check a homography, or another matrix (3, 3)."""
     H = np.asarray(H, np.float64)
     if H.shape != (3, 3):
         raise ValueError(f"{name} must be (3, 3), got shape {H.shape}")

@@ -16,14 +16,17 @@ from kd_cv.descriptor.frames import (
     Frames,
     Squares,
     as_magnification,
+    from_keypoints,
+    of_sift,
     squares_of,
     upright_frames,
 )
 from kd_cv.descriptor.projection import Projection
 from kd_cv.descriptor.sampling import as_scales, sample_squares
 from kd_cv.descriptor.spec import Spec
+from kd_cv.descriptor.windows import windows
 from kd_cv.io.archive import canonical_json
-from kd_cv.types import Array32
+from kd_cv.types import Array32, Detector, KeyPoints
 from kd_cv.whitening.registry import (
     DEFAULT_WEIGHTS,
     DEFAULT_WHITENING,
@@ -41,7 +44,8 @@ TYPES = (cv2.CV_32F, cv2.CV_8U)
 class Settings:
     """The arguments of `KDDescriptor`, checked, each in one form.
 
-    A magnification given by its name becomes a number, a count of scales their factors.
+    A magnification given by its name becomes a number, or None if the window is that of the
+    detector of each keypoint; a count of scales becomes their factors.
 
     >>> settings = Settings(patch_size=24, whitening=None, scales=3)
     >>> settings.descriptor_size, settings.scales
@@ -53,7 +57,7 @@ class Settings:
     whitening: str | None = DEFAULT_WHITENING
     weights: Weights = DEFAULT_WEIGHTS
     dim: int = 128
-    magnification: float = MAGNIFICATION
+    magnification: float | None = None
     scales: tuple[float, ...] = (1.0,)
     descriptor_type: int = cv2.CV_32F
     upright: bool = False
@@ -71,7 +75,7 @@ class Settings:
             "patch_size": int(self.patch_size),
             "weights": os.fspath(weights) if isinstance(weights, os.PathLike) else weights,
             "dim": int(self.dim),
-            "magnification": as_magnification(self.magnification),
+            "magnification": _magnification_or_none(self.magnification),
             "scales": as_scales(self.scales),
             "descriptor_type": int(self.descriptor_type),
             "upright": bool(self.upright),
@@ -104,6 +108,11 @@ class Settings:
         """Length of a row."""
         return self.projection.dim if self.projection else self.spec.dim
 
+    @property
+    def side(self) -> float:
+        """Side of a patch, in sizes of its frame."""
+        return MAGNIFICATION if self.magnification is None else self.magnification
+
     @cached_property
     def record(self) -> dict[str, Any]:
         """All that decides the rows, as JSON can hold it: the matrices by a digest of them.
@@ -116,6 +125,7 @@ class Settings:
             "whitening": variant_name(self.whitening) if self.whitening else None,
             "weights": p.digest if p else None,
             "dim": self.descriptor_size,
+            "magnification": self.side,
             "scales": list(self.scales),
         }
 
@@ -123,6 +133,18 @@ class Settings:
     def fingerprint(self) -> str:
         """A digest of all that decides the rows: equal for equal rows, on every machine."""
         return hashlib.sha256(canonical_json(self.record).encode()).hexdigest()[:32]
+
+    def frames(self, keypoints: KeyPoints, detector: Detector | None = None) -> Frames:
+        """Frames (N, 4) of keypoints, of sizes such that each has its window (see `windows`).
+
+        detector  of keypoints that do not show which one made them
+        """
+        frames = from_keypoints(keypoints)
+        others = np.flatnonzero(~of_sift(keypoints)) if self.magnification is None else ()
+        if len(others):
+            sides = windows([keypoints[i] for i in others], detector)
+            frames[others, 2] *= sides / MAGNIFICATION
+        return frames
 
     def rows(self, gray: NDArray[Any], frames: Frames) -> Rows:
         """Rows (N, D) at frames (N, 4) of a gray image (see `as_gray`); zeros without a patch."""
@@ -138,7 +160,7 @@ class Settings:
 
     def _squares(self, gray: NDArray[Any], frames: Frames) -> Squares:
         frames = upright_frames(frames) if self.upright else frames
-        return squares_of(frames, gray.shape, self.magnification, self.scales)
+        return squares_of(frames, gray.shape, self.side, self.scales)
 
     @cached_property
     def _describer(self) -> Describer:
@@ -146,6 +168,12 @@ class Settings:
 
     def _stored(self, rows: Array32) -> Rows:
         return as_uint8(rows) if self.descriptor_type == cv2.CV_8U else rows
+
+
+def _magnification_or_none(magnification: float | str | None) -> float | None:
+    if magnification is None or magnification == "auto":
+        return None
+    return as_magnification(magnification)
 
 
 def as_uint8(rows: NDArray[np.float32]) -> NDArray[np.uint8]:

@@ -124,7 +124,7 @@ def _draw(output: Path, pair: Any, keypoints: Any, why: Explanation, descriptor:
         titles = [name.replace("$", r"\$") for name in pair.names]
         axes = plot_images([pair.image0, pair.image1], titles, axes=upper.subplots(1, 2))
         for ax, keypoint in zip(axes, keypoints, strict=True):
-            plot_frame(ax, keypoint, magnification=descriptor.settings.magnification)
+            plot_frame(ax, descriptor.frames([keypoint]), magnification=descriptor.settings.side)
         plot_explanation(why, titles=("image 0", "image 1"), figure=lower)
     try:
         save_plot(output, figure)

@@ -25,6 +25,8 @@ from kd_cv.descriptor.forks import opencv
 MAGNIFICATION = 15.0
 #: The same, by the name of the convention that uses it.
 MAGNIFICATIONS = {"sift": 6.0, "extract_patches": 10.0, "kornia": 12.0}
+#: cv2.SIFT's own first blur, in the pixels of a doubled image.
+SIFT_SIGMA = 1.6
 #: Longest side of an image, and of a patch, in pixels: float32, in which OpenCV's keypoints and the
 #: samples of a patch have their positions, tells no more pixels apart.
 MAX_SIDE = 2**24
@@ -133,10 +135,35 @@ def from_keypoints(keypoints: Sequence[cv2.KeyPoint]) -> Frames:
 
 
 def to_keypoints(frames: Frames) -> tuple[cv2.KeyPoint, ...]:
-    """OpenCV keypoints of frames (N, 4)."""
+    """OpenCV keypoints of frames (N, 4), which show by their octave that sizes are SIFT's."""
+    frames = as_frames(frames)
     return tuple(
-        cv2.KeyPoint(x, y, size, angle) for x, y, size, angle in as_frames(frames).tolist()
+        cv2.KeyPoint(x, y, size, angle, 0.0, octave)
+        for (x, y, size, angle), octave in zip(
+            frames.tolist(), sift_octave(frames).tolist(), strict=True
+        )
     )
+
+
+def sift_octave(frames: Frames) -> NDArray[np.int64]:
+    """The octave that cv2.SIFT packs into a keypoint of this size: (N,).
+
+    octave | layer << 8 | fraction << 16, of its own scale space: 1.6 pixels, three layers.
+    """
+    sizes = np.where(np.isfinite(frames[:, 2]), frames[:, 2], 1.0)
+    scale = 3 * np.log2(np.clip(sizes, 1.0, MAX_SIDE) / (2 * SIFT_SIGMA))
+    nearest = np.maximum(np.rint(scale), -2)  # the first that it searches
+    octave = (nearest - 1) // 3
+    layer = nearest - 3 * octave
+    fraction = np.clip(np.rint((scale - nearest + 0.5) * 255), 0, 255)
+    packed = [part.astype(np.int64) for part in (octave, layer, fraction)]
+    return (packed[0] & 255) | packed[1] << 8 | packed[2] << 16
+
+
+def of_sift(keypoints: Sequence[cv2.KeyPoint]) -> NDArray[np.bool_]:
+    """Which keypoints hold a layer in the second byte of their octave, as SIFT's and ours: (N,)."""
+    octaves = np.fromiter(map(attrgetter("octave"), keypoints), np.int64, len(keypoints))
+    return octaves >= 256
 
 
 def as_frames(frames: Any) -> Frames:

@@ -12,9 +12,8 @@ from typing import Any, TypeVar
 
 import cv2
 import numpy as np
-from numpy.typing import NDArray
 
-from kd_cv.descriptor.frames import Frames, as_float, as_gray
+from kd_cv.descriptor.frames import as_float, as_gray, sift_octave
 from kd_cv.detector.arguments import as_list, as_mask
 from kd_cv.detector.engine import Detected, detect_frames
 from kd_cv.detector.scale_space import ScaleSpace
@@ -26,8 +25,6 @@ Self = TypeVar("Self", bound="DoG")
 #: Weakest contrast of all keypoints, and of those that fill up a number that is asked for: below
 #: it there is the noise of 8 bits and of JPEG.
 CONTRAST, LEAST_CONTRAST = 0.04, 0.01
-#: cv2.SIFT's own first blur, in the pixels of a doubled image.
-SIFT_SIGMA = 1.6
 MAX_FEATURES, MAX_LAYERS, MAX_SIGMA, MAX_THRESHOLD = 2**31 - 1, 16, 16.0, 1e6
 
 
@@ -237,20 +234,6 @@ def to_keypoints(detected: Detected) -> KeyPoints:
     """OpenCV keypoints with size, angle, response and octave."""
     columns = (*detected.frames.T, detected.responses, sift_octave(detected.frames))
     return tuple(map(cv2.KeyPoint, *(column.tolist() for column in columns)))
-
-
-def sift_octave(frames: Frames) -> NDArray[np.int64]:
-    """The octave that cv2.SIFT packs into a keypoint of this size: (N,).
-
-    octave | layer << 8 | fraction << 16, of its own scale space: 1.6 pixels, three layers.
-    """
-    scale = 3 * np.log2(frames[:, 2] / (2 * SIFT_SIGMA))
-    nearest = np.maximum(np.rint(scale), -2)  # the first that it searches
-    octave = (nearest - 1) // 3
-    layer = nearest - 3 * octave
-    fraction = np.clip(np.rint((scale - nearest + 0.5) * 255), 0, 255)
-    packed = [part.astype(np.int64) for part in (octave, layer, fraction)]
-    return (packed[0] & 255) | packed[1] << 8 | packed[2] << 16
 
 
 def _integer(value: Any, name: str, least: int, most: int) -> int:

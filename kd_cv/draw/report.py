@@ -74,8 +74,9 @@ def report_page(
     """
     small0, small1 = reduced(image0, MAX_SIDE), reduced(image1, MAX_SIDE)
     matches, ratios, inliers = _on_page(result, ratio, threshold)
+    frames_of = descriptor.frames if isinstance(descriptor, KDDescriptor) else from_keypoints
     frames = [
-        from_keypoints([keypoints[i] for i in rows.tolist()])
+        frames_of([keypoints[i] for i in rows.tolist()])
         for keypoints, rows in zip((result.keypoints0, result.keypoints1), matches.T, strict=True)
     ]
     explanations = _explain(image0, image1, frames, inliers, descriptor)

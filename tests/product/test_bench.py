@@ -164,7 +164,7 @@ def test_stages_add_up_to_the_fused_path():
             material.image,
             frames,
             kd.spec,
-            magnification=kd.settings.magnification,
+            magnification=kd.settings.side,
             projection=kd.projection,
         )
         assert not describe(len(STAGES) - 1).any()

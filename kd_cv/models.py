@@ -1,0 +1,234 @@
+"""What two views have in common: one plane, or a scene, estimated from matching points.
+
+With x0 and x1 = (x, y, 1) of a match in image 0 and image 1, and K0, K1 the matrices of the cameras
+
+    homography   x1 ~ H x0                        points of one plane; all, if a camera only turns
+    fundamental  x1^T F x0 = 0                    points of a scene
+    essential    (K1^-1 x1)^T E K0^-1 x0 = 0      the same with known cameras: E = [t]x R,
+                                                  where X1 = R X0 + t are the points in space
+
+Homography and fundamental matrix are estimated by MAGSAC. `auto` tries a plane and a scene, and
+takes the plane unless a good share of what agrees with the scene lies clearly off it.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import cv2
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import least_squares
+
+from kd_cv.geometry import as_points, cross_matrix, epipolar_errors, reprojection_errors
+
+Model = Literal["homography", "fundamental", "essential"]
+MODELS = (*get_args(Model), "auto")
+#: Points of which each is computed.
+NEEDED = {"homography": 4, "fundamental": 8, "essential": 5}
+#: What an inlier and another match of each is called.
+WORDS = {
+    "homography": ("on the plane", "off the plane"),
+    "fundamental": ("fit the scene", "do not fit the scene"),
+    "essential": ("fit the scene", "do not fit the scene"),
+}
+#: `auto` takes a scene if this share of its inliers lies more than twice the threshold off the
+#: plane. On HPatches it is up to 0.07 for walls and boards, on buildings from 0.05 up.
+OFF_PLANE = 0.1
+#: In pixels: threshold of the samples of five points, and the noise of a good match.
+POSE_SAMPLES, POSE_NOISE = 1.0, 0.3
+ITERATIONS, CONFIDENCE = 10_000, 0.9999
+
+Float64 = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class TwoViews:
+    """What was found between image 0 and image 1; nothing, if `matrix` is None.
+
+    model    "homography", "fundamental" or "essential"; of `auto`, the one that was taken
+    matrix   (3, 3): H_0to1, F_0to1 or E_0to1
+    inliers  (M,) which matches agree with it
+    success  whether these are more than chance gives
+    R_0to1, t_0to1  (3, 3) and (3,) of unit length: X1 = R X0 + t; of "essential" only
+    """
+
+    model: Model
+    matrix: Float64 | None
+    inliers: Mask
+    R_0to1: Float64 | None = None
+    t_0to1: Float64 | None = None
+
+    @property
+    def success(self) -> bool:
+        return self.matrix is not None and believable(int(self.inliers.sum()), len(self.inliers))
+
+
+def estimate(
+    points0: ArrayLike,
+    points1: ArrayLike,
+    model: str = "homography",
+    *,
+    threshold: float = 3.0,
+    K0: ArrayLike | None = None,
+    K1: ArrayLike | None = None,
+) -> TwoViews:
+    """What the matches points0 (M, 2) and points1 (M, 2) have in common.
+
+    model      "homography", "fundamental", "essential" or "auto"
+    threshold  of an inlier, in pixels: from its place in image 1, or from its epipolar line
+    K0, K1     (3, 3) camera matrices; "essential" needs them, "auto" takes it with them
+
+    >>> points0 = np.random.default_rng(0).uniform(0, 500, (50, 2))
+    >>> estimate(points0, points0 + 10, "auto").model
+    'homography'
+    """
+    points0, points1 = as_points(points0, "points0"), as_points(points1, "points1")
+    if len(points0) != len(points1):
+        raise ValueError(
+            f"expected as many points0 as points1, got {len(points0)} and {len(points1)}"
+        )
+    check_model(model, K0 is not None and K1 is not None)
+    if model == "homography":
+        return TwoViews("homography", *find_homography(points0, points1, threshold))
+    if model == "fundamental":
+        return TwoViews("fundamental", *find_fundamental(points0, points1, threshold))
+    if model == "essential":
+        return find_pose(points0, points1, K0, K1, threshold)  # type: ignore[arg-type]
+    plane = TwoViews("homography", *find_homography(points0, points1, threshold))
+    if K0 is not None and K1 is not None:
+        scene = find_pose(points0, points1, K0, K1, threshold)
+    else:
+        scene = TwoViews("fundamental", *find_fundamental(points0, points1, threshold))
+    if plane.matrix is None or not plane.success:
+        return scene if scene.success else plane
+    errors = reprojection_errors(points0, points1, plane.matrix)
+    return plane if is_plane(errors, scene, threshold) else scene
+
+
+def check_model(model: str, cameras: bool) -> None:
+    """Refuse a model that is unknown, or that needs cameras."""
+    if model not in MODELS:
+        raise ValueError(f"unknown model {model!r}: expected one of {list(MODELS)}")
+    if model == "essential" and not cameras:
+        raise ValueError("model 'essential' needs the camera matrix of both images")
+
+
+def is_plane(errors: Float64, scene: TwoViews, threshold: float) -> bool:
+    """Whether a plane, from which the matches are `errors` (M,) pixels away, explains the scene."""
+    if not scene.success:
+        return True
+    return bool((errors[scene.inliers] > 2 * threshold).mean() <= OFF_PLANE)
+
+
+def find_homography(
+    points0: Float64, points1: Float64, threshold: float = 3.0
+) -> tuple[Float64 | None, Mask]:
+    """H_0to1 by MAGSAC and its inliers (M,); None and no inliers if there is none."""
+    if len(points0) < NEEDED["homography"]:
+        return _nothing(points0)
+    found = cv2.findHomography(
+        points0, points1, cv2.USAC_MAGSAC, threshold, maxIters=ITERATIONS, confidence=CONFIDENCE
+    )
+    return _checked(points0, *found)
+
+
+def find_fundamental(
+    points0: Float64, points1: Float64, threshold: float = 3.0
+) -> tuple[Float64 | None, Mask]:
+    """F_0to1 by MAGSAC and its inliers (M,); None and no inliers if there is none."""
+    if len(points0) < NEEDED["fundamental"]:
+        return _nothing(points0)
+    found = cv2.findFundamentalMat(
+        points0, points1, cv2.USAC_MAGSAC, threshold, CONFIDENCE, ITERATIONS
+    )
+    return _checked(points0, *found)
+
+
+def find_pose(
+    points0: Float64, points1: Float64, K0: ArrayLike, K1: ArrayLike, threshold: float = 3.0
+) -> TwoViews:
+    """E_0to1 = [t]x R, its inliers (M,) and the pose, of matches seen by cameras K0 and K1.
+
+    The best sample of five matches is only a beginning: R and t are those of the least Sampson
+    errors in pixels, with Cauchy's loss.
+    """
+    K0, K1 = as_camera(K0, "K0"), as_camera(K1, "K1")
+    if len(points0) < NEEDED["essential"]:
+        return TwoViews("essential", *_nothing(points0))
+    rays0, rays1 = rays(points0, K0), rays(points1, K1)
+    focal = float(np.mean([K0[0, 0], K0[1, 1], K1[0, 0], K1[1, 1]]))
+    # Graph cuts find what MAGSAC misses here: of five points, many samples are nearly degenerate.
+    found = cv2.findEssentialMat(
+        rays0, rays1, np.eye(3), cv2.USAC_ACCURATE, CONFIDENCE,
+        min(threshold, POSE_SAMPLES) / focal, ITERATIONS,
+    )  # fmt: skip
+    E_0to1, first = _checked(points0, *found)
+    if E_0to1 is None:
+        return TwoViews("essential", None, first)
+    _, R, t, _ = cv2.recoverPose(E_0to1, rays0[first], rays1[first])
+    near = epipolar_errors(rays0, rays1, E_0to1) * focal <= threshold
+    R, t = _refined(R, t.ravel(), rays0[near], rays1[near], POSE_NOISE / focal)
+    E_0to1 = cross_matrix(t) @ R
+    inliers = epipolar_errors(rays0, rays1, E_0to1) * focal <= threshold
+    return TwoViews("essential", E_0to1, inliers, R, t)
+
+
+def _refined(
+    R: Float64, t: Float64, rays0: Float64, rays1: Float64, noise: float
+) -> tuple[Float64, Float64]:
+    """The pose near R, t with the least robust Sampson errors, `noise` being that of a good ray."""
+    across = np.linalg.svd(t[None])[2][1:]  # (2, 3): a unit vector has two ways to go
+
+    def pose(step: Float64) -> tuple[Float64, Float64]:
+        moved = t + step[3:] @ across
+        return cv2.Rodrigues(step[:3])[0] @ R, moved / np.linalg.norm(moved)
+
+    def errors(step: Float64) -> Float64:
+        R_moved, t_moved = pose(step)
+        return epipolar_errors(rays0, rays1, cross_matrix(t_moved) @ R_moved) / noise
+
+    if len(rays0) <= NEEDED["essential"]:
+        return R, t
+    return pose(least_squares(errors, np.zeros(5), loss="cauchy", max_nfev=30).x)
+
+
+def believable(inliers: int, matches: int) -> bool:
+    """More inliers than chance gives: n_i > 8 + 0.3 n_f (Brown and Lowe, 2007)."""
+    return inliers > 8 + 0.3 * matches
+
+
+def as_camera(K: ArrayLike, name: str) -> Float64:
+    """Check a camera matrix (3, 3): focal lengths above zero, last row 0 0 1."""
+    K = np.asarray(K, np.float64)
+    if K.shape != (3, 3):
+        raise ValueError(f"{name} must be (3, 3), got shape {K.shape}")
+    if not np.isfinite(K).all() or K[0, 0] <= 0 or K[1, 1] <= 0 or K[2].tolist() != [0, 0, 1]:
+        raise ValueError(
+            f"{name} must be a camera matrix [[fx, s, cx], [0, fy, cy], [0, 0, 1]] with positive "
+            f"focal lengths, got {K.tolist()}"
+        )
+    return K
+
+
+def camera_of(focal: float, shape: tuple[int, ...]) -> Float64:
+    """The matrix of a camera whose axis meets the middle of an image (H, W); focal in pixels."""
+    height, width = shape[:2]
+    return np.array([[focal, 0, (width - 1) / 2], [0, focal, (height - 1) / 2], [0, 0, 1.0]])
+
+
+def rays(points: Float64, K: Float64) -> Float64:
+    """Points (M, 2) in the image plane at distance 1: the first two of K^-1 (x, y, 1)."""
+    directions = np.linalg.solve(K, np.column_stack([points, np.ones(len(points))]).T).T
+    return np.ascontiguousarray(directions[:, :2])
+
+
+def _nothing(points: Float64) -> tuple[None, Mask]:
+    return None, np.zeros(len(points), dtype=bool)
+
+
+def _checked(points: Float64, matrix: Any, mask: Any) -> tuple[Float64 | None, Mask]:
+    """What OpenCV found as (3, 3) and (M,); it may be None, empty, infinite or several matrices."""
+    if matrix is None or mask is None or matrix.shape != (3, 3) or not np.isfinite(matrix).all():
+        return _nothing(points)
+    return matrix, mask.ravel().astype(bool)

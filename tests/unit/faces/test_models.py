@@ -1,0 +1,176 @@
+"""A plane, a scene, the pose of two cameras: from points whose truth is known."""
+
+import cv2
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+from kd_cv.geometry import cross_matrix, epipolar_errors
+from kd_cv.models import (
+    MODELS,
+    as_camera,
+    believable,
+    camera_of,
+    estimate,
+    find_fundamental,
+    find_homography,
+    find_pose,
+    rays,
+)
+
+K0, K1 = camera_of(800, (600, 800)), camera_of(950, (700, 900))
+R_0to1 = cv2.Rodrigues(np.array([0.05, 0.2, -0.03]))[0]
+T_0TO1 = np.array([1, 0.2, 0.1]) / np.linalg.norm([1, 0.2, 0.1])
+
+
+def seen(X, K, R=None, t=None):
+    x = (X if R is None else X @ R.T + t) @ K.T
+    return x[:, :2] / x[:, 2:]
+
+
+def views(depth, wrong=60, noise=0.3, seed=0):
+    """Points (300, 2) of both images; the first `wrong` matches are at random."""
+    rng = np.random.default_rng(seed)
+    X = np.column_stack([rng.uniform(-2, 2, (300, 2)), np.zeros(300)])
+    X[:, 2] = depth(X, rng)
+    points0, points1 = seen(X, K0), seen(X, K1, R_0to1, T_0TO1)
+    points1 += rng.normal(0, noise, points1.shape)
+    points1[:wrong] = rng.uniform(0, 700, (wrong, 2))
+    return points0, points1
+
+
+def scene(X, rng):
+    return rng.uniform(4, 9, len(X))
+
+
+def plane(X, rng):
+    return 6 + 0.3 * X[:, 0]
+
+
+def angle(a, b):
+    return np.degrees(np.arccos(np.clip(a @ b / np.linalg.norm(a) / np.linalg.norm(b), -1, 1)))
+
+
+def test_the_sampson_error_is_the_distance_to_the_nearest_match_that_fits():
+    """Against the exact distance, found by a general solver; they agree to first order."""
+    F = np.linalg.inv(K1).T @ cross_matrix(T_0TO1) @ R_0to1 @ np.linalg.inv(K0)
+    points0, points1 = views(scene, wrong=0, noise=0.5)
+    errors = epipolar_errors(points0, points1, F)
+    for k in range(5):
+        match = np.concatenate([points0[k], points1[k]])
+
+        def fits(x):
+            return np.append(x[2:], 1) @ F @ np.append(x[:2], 1) * 1e4
+
+        def moved(x, match=match):
+            return ((x - match) ** 2).sum()
+
+        nearest = minimize(moved, match, constraints={"type": "eq", "fun": fits}, tol=1e-14)
+        assert errors[k] == pytest.approx(np.sqrt(nearest.fun), rel=2e-3, abs=1e-5)
+
+
+def test_a_pose_is_found_and_agrees_with_the_fundamental_matrix():
+    points0, points1 = views(scene)
+    found = find_pose(points0, points1, K0, K1)
+    assert found.success and found.model == "essential"
+    assert angle(found.t_0to1, T_0TO1) < 0.5
+    turn = cv2.Rodrigues(found.R_0to1 @ R_0to1.T)[0]
+    assert np.degrees(np.linalg.norm(turn)) < 0.2
+    assert found.inliers[60:].all() and found.inliers[:60].sum() < 8
+    # X1 = R X0 + t and x1^T E x0 = 0 say the same
+    np.testing.assert_allclose(
+        found.matrix, cross_matrix(found.t_0to1) @ found.R_0to1, rtol=0, atol=1e-12
+    )
+    in_pixels = np.linalg.inv(K1).T @ found.matrix @ np.linalg.inv(K0)
+    F_0to1, inliers = find_fundamental(points0, points1)
+    assert (epipolar_errors(points0, points1, in_pixels)[60:] < 2).all()
+    assert (epipolar_errors(points0, points1, F_0to1)[inliers] < 3.1).all()
+
+
+def test_a_pose_is_found_in_front_of_a_plane_too():
+    found = find_pose(*views(plane), K0, K1)
+    assert found.success and angle(found.t_0to1, T_0TO1) < 2
+
+
+@pytest.mark.parametrize(
+    ("depth", "cameras", "taken"),
+    [
+        (scene, {}, "fundamental"),
+        (scene, {"K0": K0, "K1": K1}, "essential"),
+        (plane, {}, "homography"),
+        (plane, {"K0": K0, "K1": K1}, "homography"),
+    ],
+)
+@pytest.mark.parametrize("seed", range(4))
+def test_auto_tells_a_plane_from_a_scene(depth, cameras, taken, seed):
+    found = estimate(*views(depth, seed=seed), "auto", **cameras)
+    assert found.success and found.model == taken
+    assert found.inliers[60:].mean() > 0.98
+
+
+def test_auto_takes_a_wall_with_a_few_things_in_front_of_it_as_a_plane_and_with_many_as_a_scene():
+    def wall(share):
+        def depth(X, rng):
+            near = rng.random(len(X)) < share
+            return np.where(near, rng.uniform(3, 5, len(X)), plane(X, rng))
+
+        return depth
+
+    assert estimate(*views(wall(0.03)), "auto").model == "homography"
+    assert estimate(*views(wall(0.4)), "auto").model == "fundamental"
+
+
+def test_a_camera_that_only_turned_is_a_homography():
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.uniform(-2, 2, (200, 2)), scene(np.zeros((200, 3)), rng)])
+    points0, points1 = seen(X, K0), seen(X, K1, R_0to1, np.zeros(3))
+    assert estimate(points0, points1, "auto", K0=K0, K1=K1).model == "homography"
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_nothing_is_found_in_random_matches_or_too_few(model):
+    rng = np.random.default_rng(0)
+    points0, points1 = rng.uniform(0, 700, (2, 200, 2))
+    assert not estimate(points0, points1, model, K0=K0, K1=K1).success
+    for count in range(9):
+        few = estimate(points0[:count], points1[:count], model, K0=K0, K1=K1)
+        assert not few.success and few.inliers.shape == (count,)
+    same = np.full((30, 2), 7.0)
+    assert estimate(same, same, model, K0=K0, K1=K1).inliers.shape == (30,)
+
+
+def test_a_homography_of_fewer_than_four_matches_is_none():
+    H, inliers = find_homography(np.zeros((3, 2)), np.zeros((3, 2)))
+    assert H is None and inliers.tolist() == [False] * 3
+
+
+def test_how_many_inliers_are_believable():
+    assert not believable(8, 0) and believable(9, 0)
+    assert not believable(38, 100) and believable(39, 100)
+
+
+def test_rays_are_what_the_camera_projects():
+    X = np.array([[0.3, -0.2, 1.0], [0.0, 0.5, 1.0]])
+    np.testing.assert_allclose(rays(seen(X, K0), K0), X[:, :2], atol=1e-12)
+    # The axis meets the middle of the pixels 0 .. 799 and 0 .. 599.
+    np.testing.assert_array_equal(K0[:2, 2], [399.5, 299.5])
+
+
+def test_wrong_arguments_are_named():
+    points = np.zeros((9, 2))
+    with pytest.raises(ValueError, match="unknown model 'affine': expected one of"):
+        estimate(points, points, "affine")
+    with pytest.raises(ValueError, match="'essential' needs the camera matrix of both images"):
+        estimate(points, points, "essential", K0=K0)
+    with pytest.raises(ValueError, match="as many points0 as points1, got 9 and 8"):
+        estimate(points, points[:8])
+    with pytest.raises(ValueError, match=r"K0 must be \(3, 3\), got shape \(2, 2\)"):
+        as_camera(np.eye(2), "K0")
+    for wrong in (
+        np.zeros((3, 3)),
+        np.diag([-1.0, 1, 1]),
+        np.full((3, 3), np.nan),
+        np.ones((3, 3)),
+    ):
+        with pytest.raises(ValueError, match="must be a camera matrix"):
+            as_camera(wrong, "K1")
