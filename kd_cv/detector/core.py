@@ -7,7 +7,7 @@ D (..., n + 2, H, W) are the differences of one octave; a cube (3, 5, 5) is D ar
 scale, y, x.
 """
 
-from kd_cv.detector.scale_space import FARTHEST, REACH, STEPS
+from kd_cv.detector.scale_space import CANDIDATE, FARTHEST, REACH, STEPS
 
 
 def candidates(D, threshold: float):  # type: ignore[no-untyped-def]
@@ -68,6 +68,7 @@ def fitted(cubes, in_space, in_scale, contrast: float, roundness: float):  # typ
         far = abs(moves[0]) + abs(moves[1]) + abs(moves[2]) > 0.1
     trace, area = xx + yy, xx * yy - xy * xy
     good = ~far & (abs(t) <= FARTHEST).all(1) & (abs(value) >= contrast)
+    good = good & (abs(cubes[:, 1, REACH, REACH]) >= CANDIDATE * abs(value))
     good = good & (area > 0) & (trace * trace < roundness * area)
     return t, value, good & (value * trace < 0) & (value * ll < 0)
 

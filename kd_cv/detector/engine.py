@@ -6,6 +6,7 @@ of a few strips, whatever the size of the image.
 """
 
 from functools import lru_cache
+from threading import Lock
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -51,14 +52,8 @@ def detect_frames(
 
     >>> frames, responses = detect_frames(gray, ScaleSpace(), count=2000)
     """
-    x, y, sigma, contrast = extrema(gray, space).T
-    keep = np.argsort(-contrast, kind="stable")
-    if mask is not None:
-        keep = keep[mask[np.rint(y[keep]).astype(int), np.rint(x[keep]).astype(int)] != 0]
-    if count:
-        keep = keep[:count]
-    frames = np.stack([x, y, 2 * sigma, np.full(len(x), -1.0)], axis=1)[keep]
-    responses = contrast[keep]
+    x, y, sigma, responses = extrema(gray, space, count, mask).T
+    frames = np.stack([x, y, 2 * sigma, np.full(len(x), -1.0)], axis=1)
     if not upright and len(frames):
         index, frames = oriented(gray, frames)
         frames, responses = frames[: count or None], responses[index][: count or None]
@@ -66,20 +61,77 @@ def detect_frames(
     return Detected(frames.astype(np.float32).astype(np.float64), responses)
 
 
-def extrema(gray: NDArray[Any], space: ScaleSpace) -> Array:
-    """Extrema (N, 4) of the scale space of an image: x, y, sigma, |D|."""
-    found = [np.empty((0, 4))]
+def extrema(
+    gray: NDArray[Any],
+    space: ScaleSpace,
+    count: int = 0,
+    mask: NDArray[np.uint8] | None = None,
+) -> Array:
+    """The `count` strongest extrema (N, 4) of an image, the strongest first: x, y, sigma, |D|."""
+    found = [np.empty((0, 5))]
     level, gain = gray, gain_of(gray)
+    weakest = Weakest(space.threshold, count)
     for octave in range(space.octaves(gray.shape) if gain else 0):
-        rows, level = _of_octave(level, space, gain if octave == 0 else None)
-        x, y, layer, value = rows.T * [[2**octave], [2**octave], [1], [1]]
-        sigma = space.sigma * np.exp2(octave + layer / space.layers)
-        found.append(np.stack([x, y, sigma, abs(value)], axis=1))
-    return np.concatenate(found)
+        of_image = gain if octave == 0 else None
+        rows, level = _of_octave(level, space, of_image, Masked(mask, 2**octave), weakest)
+        x, y, layer, value, _ = rows.T
+        # The cell that an extremum lies in: no two lie in one.
+        cell = (np.rint(layer) * level.shape[0] * 2 + np.rint(y)) * level.shape[1] * 2 + np.rint(x)
+        step = 2.0**octave
+        sigma = step * space.sigma * np.exp2(layer / space.layers)
+        found.append(np.stack([x * step, y * step, sigma, abs(value), cell * 64 + octave], axis=1))
+    every = np.concatenate(found)
+    every = every[np.argsort(-every[:, 3], kind="stable")]
+    # Several candidates may have led to one extremum; few do.
+    strongest = _distinct(every[: 2 * count or None])
+    return (strongest if len(strongest) >= count else _distinct(every))[: count or None, :4]
 
 
-def _of_octave(image: NDArray[Any], space: ScaleSpace, gain: float | None) -> tuple[Array, Array32]:
-    """Extrema (N, 4) of an octave, x, y, layer, D, and the first level of the next octave.
+class Masked(NamedTuple):
+    """A mask of the image for an octave whose pixels are `step` pixels apart."""
+
+    mask: NDArray[np.uint8] | None
+    step: int
+
+    def __call__(self, rows: Array) -> Array:
+        """The rows, x and y first, at pixels where the mask is not 0."""
+        if self.mask is None:
+            return rows
+        x, y = np.rint(rows[:, :2] * self.step).astype(np.int64).T
+        height, width = self.mask.shape
+        inside = self.mask[np.minimum(y, height - 1), np.minimum(x, width - 1)] != 0
+        return rows[inside]
+
+
+class Weakest:
+    """|D| of the weakest of the `count` strongest extrema so far: those below it need no fit.
+
+    It only ever rises towards that of the whole image. So what is left out depends on the order
+    in which threads come by, but not what is among the strongest.
+    """
+
+    def __init__(self, threshold: float, count: int) -> None:
+        self.value, self._count = threshold, count
+        self._strongest = np.empty(0)
+        self._lock = Lock()
+
+    def update(self, values: Array) -> None:
+        """Further extrema, no two of them the same."""
+        if not self._count:
+            return
+        with self._lock:
+            values = np.concatenate([self._strongest, values])
+            if len(values) > self._count:
+                values = np.partition(values, -self._count)[-self._count :]
+            if len(values) == self._count:
+                self.value = max(self.value, values.min())
+            self._strongest = values
+
+
+def _of_octave(
+    image: NDArray[Any], space: ScaleSpace, gain: float | None, masked: Masked, weakest: Weakest
+) -> tuple[Array, Array32]:
+    """Extrema (N, 5) of an octave, as `_by_core` gives them, and the first level of the next.
 
     `image` is the first level, or, with a gain, the image that it is made of.
     """
@@ -87,18 +139,21 @@ def _of_octave(image: NDArray[Any], space: ScaleSpace, gain: float | None) -> tu
     starts = range(0, height, STRIP)
     found: list[Any] = [None] * len(starts)
     following = np.empty(((height + 1) // 2, (width + 1) // 2), np.float32)
+    fused = load_fused_extrema()
 
     def strip(start: int) -> None:
         stop = min(start + STRIP, height)
-        D, top = _differences(image, space, gain, start, stop, following)
+        D, top = _differences(image, space, gain, start, stop, following, fused)
         inside = max(start, REACH) - top, min(stop, height - REACH) - top
-        fused = load_fused_extrema()
-        rows = (fused.extrema if fused else _by_core)(D, *inside, space)
-        rows[:, 1] += top
-        found[start // STRIP] = rows
+        of_strip = (fused.extrema if fused else _by_core)(
+            D, *inside, weakest.value, space.roundness
+        )
+        of_strip[:, 1] += top
+        found[start // STRIP] = rows = masked(of_strip)
+        weakest.update(abs(rows[rows[:, 4] > 0, 3]))
 
     in_parallel(starts, strip)
-    return _distinct(np.concatenate(found), image.shape), following
+    return np.concatenate(found), following
 
 
 def _differences(
@@ -108,6 +163,7 @@ def _differences(
     start: int,
     stop: int,
     following: Array32,
+    fused: ModuleType | None,
 ) -> tuple[Array32, int]:
     """D (n + 2, rows, W) of rows start..stop and REACH more, and where they begin.
 
@@ -122,20 +178,20 @@ def _differences(
         around = REACH + sum(reaches[level + 1 :])
         return max(0, start - around), min(height, stop + around)
 
+    blurred = fused.blurred if fused else _blurred
     above, below = rows(0)
     if gain is None:
         before = image[above:below]
     else:
         top, bottom = max(0, above - reaches[0]), min(height, below + reaches[0])
-        blurred = _blurred(image[top:bottom], taps[0], gain)
-        before = blurred[above - top : below - top]
+        before = blurred(image[top:bottom], taps[0], gain, above - top, below - top, None, 0)
     first, last = rows(len(taps) - 1)
     D = np.empty((space.layers + 2, last - first, width), np.float32)
     for level in range(1, len(taps)):
         top, bottom = rows(level)
-        after = _blurred(before, taps[level])[top - above : bottom - above]
-        inner, outer = after[first - top : last - top], before[first - above : last - above]
-        np.subtract(inner, outer, out=D[level - 1])
+        after = blurred(
+            before, taps[level], 1.0, top - above, bottom - above, D[level - 1], first - above
+        )
         if level == space.layers:
             even = start + start % 2
             following[even // 2 : (stop + 1) // 2] = after[even - top : stop - top : 2, ::2]
@@ -143,36 +199,50 @@ def _differences(
     return D, first
 
 
-def _blurred(image: NDArray[Any], taps: Array32, gain: float = 1.0) -> Array32:
-    """An image times its gain, blurred both ways; it is mirrored at its borders."""
+def _blurred(
+    image: NDArray[Any],
+    taps: Array32,
+    gain: float,
+    top: int,
+    bottom: int,
+    difference: Array32 | None,
+    first: int,
+) -> Array32:
+    """Rows top..bottom of an image times its gain, blurred both ways, mirrored at its borders.
+
+    What they differ by from the image goes to `difference`, from row `first` on.
+    """
     with opencv:
-        return cv2.sepFilter2D(image, cv2.CV_32F, taps * np.float32(gain), taps)
+        blurred = cv2.sepFilter2D(image, cv2.CV_32F, taps * np.float32(gain), taps)
+    if difference is not None:
+        rows = slice(first, first + len(difference))
+        np.subtract(blurred[rows], image[rows], out=difference)
+    return blurred[top:bottom]
 
 
-def _by_core(D: Array32, top: int, bottom: int, space: ScaleSpace) -> Array:
-    """Extrema (N, 4) of D (n + 2, rows, W) in rows top..bottom: x, y, layer, value of D."""
+def _by_core(D: Array32, top: int, bottom: int, weakest: float, roundness: float) -> Array:
+    """Extrema (N, 5) of D (n + 2, rows, W) in rows top..bottom: x, y, layer, D, own.
+
+    own: 1 if it lies in the cell of its candidate, so that no other candidate leads to it; else 0.
+    """
     wanted = D[:, top - REACH : bottom + REACH]
-    layer, y, x = np.nonzero(core.candidates(wanted, CANDIDATE * space.threshold))
+    layer, y, x = np.nonzero(core.candidates(wanted, CANDIDATE * weakest))
     around = np.arange(2 * REACH + 1)
     cubes = wanted[
         layer[:, None, None, None] + np.arange(3)[:, None, None],
         y[:, None, None, None] + around[:, None],
         x[:, None, None, None] + around,
     ]
-    t, value, good = core.fitted(
-        cubes.astype(np.float64), IN_SPACE, IN_SCALE, space.threshold, space.roundness
-    )
-    rows = np.stack([x + REACH + t[:, 0], y + top + t[:, 1], layer + 1 + t[:, 2], value], axis=1)
-    return rows[good]
+    t, value, good = core.fitted(cubes.astype(np.float64), IN_SPACE, IN_SCALE, weakest, roundness)
+    own = (abs(t) < 0.5).all(axis=1)
+    columns = [x + REACH + t[:, 0], y + top + t[:, 1], layer + 1 + t[:, 2], value, own]
+    return np.stack(columns, axis=1)[good]
 
 
-def _distinct(rows: Array, shape: tuple[int, ...]) -> Array:
-    """Extrema (N, 4) of one octave without those that another candidate led to as well."""
-    x, y, layer = np.rint(rows[:, :3]).astype(np.int64).T
-    cell = (layer * shape[0] + y) * shape[1] + x
-    order = np.lexsort((-abs(rows[:, 3]), cell))
-    first = np.diff(cell[order], prepend=-1) != 0
-    return rows[np.sort(order[first])]
+def _distinct(rows: Array) -> Array:
+    """Rows (N, 5) without those whose cell, the last column, an earlier row has."""
+    _, first = np.unique(rows[:, 4], return_index=True)
+    return rows[np.sort(first)]
 
 
 @lru_cache(maxsize=1)

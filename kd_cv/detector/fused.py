@@ -1,9 +1,11 @@
-"""`core` for the CPU, compiled by Numba: the scan for candidates, and their fit.
+"""`core` for the CPU, compiled by Numba: blurs, the scan for candidates, and their fit.
 
 The scan reduces the six neighbours of every pixel by comparisons that the compiler vectorises, and
 looks again only where one of eight pixels passed. The fit runs down `LANES` candidates at once.
 Both give the same numbers whatever thread runs them, and whatever else the image holds.
 """
+
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,13 +19,13 @@ from kd_cv.detector.scale_space import (
     REACH,
     STEPS,
     Array,
-    ScaleSpace,
 )
 
 Array32 = NDArray[np.float32]
 
 _in_space = IN_SPACE.astype(np.float32)
 _in_scale = IN_SCALE.astype(np.float32)
+_candidate = np.float32(CANDIDATE)
 _farthest = np.float32(FARTHEST)
 _zero = np.float32(0.0)
 _half = np.float32(0.5)
@@ -32,21 +34,103 @@ _tenth = np.float32(0.1)
 SIDE = 2 * REACH + 1
 
 
-def extrema(D: Array32, top: int, bottom: int, space: ScaleSpace) -> Array:
-    """Extrema (N, 4) of D (n + 2, rows, W) in rows top..bottom: x, y, layer, value of D."""
-    width, weakest = D.shape[2], np.float32(CANDIDATE * space.threshold)
+def blurred(
+    image: NDArray[Any],
+    taps: Array32,
+    gain: float,
+    top: int,
+    bottom: int,
+    difference: Array32 | None,
+    first: int,
+) -> Array32:
+    """Rows top..bottom of an image times its gain, blurred both ways, mirrored at its borders.
+
+    What they differ by from the image goes to `difference`, from row `first` on.
+    """
+    reach, width = len(taps) // 2, image.shape[1]
+    out = np.empty((bottom - top, width), np.float32)
+    line = np.empty(width + 2 * reach, np.float32)
+    D = np.empty((0, width), np.float32) if difference is None else difference
+    blur(_writeable(image), taps[reach:], np.float32(gain), top, line, out, first, D)
+    return out
+
+
+def _writeable(image: NDArray[Any]) -> NDArray[Any]:
+    # A read-only array is another type to Numba, which would compile everything again.
+    return np.require(image, requirements=["C", "W"])
+
+
+def extrema(D: Array32, top: int, bottom: int, weakest: float, roundness: float) -> Array:
+    """Extrema (N, 5) of D (n + 2, rows, W) in rows top..bottom: x, y, layer, D, own.
+
+    own: 1 if it lies in the cell of its candidate, so that no other candidate leads to it; else 0.
+    """
+    width, least = D.shape[2], np.float32(CANDIDATE * weakest)
     hits = np.zeros(-(-width // 8) * 8, np.uint8)
     found = np.empty((max(64, (bottom - top) * width // 32), 3), np.int32)
-    count = scan(D, top, bottom, weakest, hits, hits.view(np.uint64), found)
+    count = scan(D, top, bottom, least, hits, hits.view(np.uint64), found)
     if count > len(found):
         found = np.empty((count, 3), np.int32)
-        scan(D, top, bottom, weakest, hits, hits.view(np.uint64), found)
-    rows = np.empty((count, 4))
+        scan(D, top, bottom, least, hits, hits.view(np.uint64), found)
+    rows = np.empty((count, 5))
     cubes = np.empty((3 * SIDE * SIDE, LANES), np.float32)
     scratch = np.empty((3 + 2 * 3 * SIDE + 9 + 3 * 3 * SIDE + 3 * 6 + 11, LANES), np.float32)
-    limits = np.float32(space.threshold), np.float32(space.roundness)
+    limits = np.float32(weakest), np.float32(roundness)
     kept = fit(D, found[:count], _in_space, _in_scale, *limits, cubes, scratch, rows)
     return rows[:kept]
+
+
+@compiled
+def blur(image, taps, gain, top, line, out, first, D):
+    """`blurred` by symmetric taps, the middle one first; line (W + 2 reach,) is scratch."""
+    height, width = image.shape
+    reach = taps.shape[0] - 1
+    inner = line[reach : reach + width]
+    for i in range(out.shape[0]):
+        y = top + i
+        here = image[y]
+        t = taps[0] * gain
+        for x in range(width):
+            inner[x] = t * here[x]
+        # Two pairs of rows at a time; a last one alone counts with its partner's weight 0.
+        for j in range(1, reach + 1, 2):
+            k = min(j + 1, reach)
+            t, u = taps[j] * gain, (taps[k] * gain if k > j else _zero)
+            a, b, c, d = y - j, y + j, y - k, y + k
+            while a < 0 or a >= height:
+                a = -a if a < 0 else 2 * (height - 1) - a
+            while b < 0 or b >= height:
+                b = -b if b < 0 else 2 * (height - 1) - b
+            while c < 0 or c >= height:
+                c = -c if c < 0 else 2 * (height - 1) - c
+            while d < 0 or d >= height:
+                d = -d if d < 0 else 2 * (height - 1) - d
+            above, below, above2, below2 = image[a], image[b], image[c], image[d]
+            for x in range(width):
+                inner[x] += t * (np.float32(above[x]) + np.float32(below[x])) + u * (
+                    np.float32(above2[x]) + np.float32(below2[x])
+                )
+        for j in range(1, reach + 1):
+            a = j
+            while a < 0 or a >= width:
+                a = -a if a < 0 else 2 * (width - 1) - a
+            line[reach - j] = inner[a]
+            line[reach + width - 1 + j] = inner[width - 1 - a]
+        row = out[i]
+        t = taps[0]
+        for x in range(width):
+            row[x] = t * inner[x]
+        for j in range(1, reach + 1, 2):
+            k = min(j + 1, reach)
+            t, u = taps[j], (taps[k] if k > j else _zero)
+            left, right = line[reach - j :], line[reach + j :]
+            left2, right2 = line[reach - k :], line[reach + k :]
+            for x in range(width):
+                row[x] += t * (left[x] + right[x]) + u * (left2[x] + right2[x])
+        if first <= y < first + D.shape[0]:
+            difference = D[y - first]
+            for x in range(width):
+                difference[x] = row[x] - np.float32(here[x])
 
 
 @compiled
@@ -85,7 +169,7 @@ def scan(D, top, bottom, threshold, hits, words, found):
 
 @compiled
 def fit(D, found, in_space, in_scale, contrast, roundness, cubes, scratch, rows):
-    """`core.fitted` of the candidates: x, y, layer and D of those that are extrema; their number.
+    """`core.fitted` of the candidates: x, y, layer, D and own of those that are extrema.
 
     Scratch: cubes (75, LANES) of D around LANES candidates, and scratch for all else.
     """
@@ -182,11 +266,12 @@ def fit(D, found, in_space, in_scale, contrast, roundness, cubes, scratch, rows)
         for n in range(min(LANES, found.shape[0] - start)):
             value, trace = J[0, n], J[2, n] + J[5, n]
             area = J[2, n] * J[5, n] - J[4, n] * J[4, n]
-            near = max(max(abs(t[0, n]), abs(t[1, n])), abs(t[2, n])) <= _farthest
+            away = max(max(abs(t[0, n]), abs(t[1, n])), abs(t[2, n]))
             if (
-                near
+                away <= _farthest
                 and far[n] <= _tenth
                 and abs(value) >= contrast
+                and abs(cubes[cubes.shape[0] // 2, n]) >= _candidate * abs(value)
                 and area > _zero
                 and trace * trace < roundness * area
                 and value * trace < _zero
@@ -196,5 +281,6 @@ def fit(D, found, in_space, in_scale, contrast, roundness, cubes, scratch, rows)
                 rows[kept, 1] = found[start + n, 1] + np.float64(t[1, n])
                 rows[kept, 2] = found[start + n, 0] + np.float64(t[2, n])
                 rows[kept, 3] = value
+                rows[kept, 4] = 1.0 if away < _half else 0.0
                 kept += 1
     return kept

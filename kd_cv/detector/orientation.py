@@ -73,10 +73,9 @@ def maxima(V, psi):  # type: ignore[no-untyped-def]
     f = V @ psi
     turn = list(range(ANGLES))
     left, right = f[:, turn[-1:] + turn[:-1]], f[:, turn[1:] + turn[:1]]
-    # As high as all others, times what a second one must reach.
-    high = (f[:, :, None] >= SECOND * f[:, None, :]).all(2)
+    highest = f.amax(1) if hasattr(f, "amax") else f.max(1)
     bend = left - 2 * f + right
-    peak = (f > left) & (f >= right) & (f > 0) & high
+    peak = (f > left) & (f >= right) & (f > 0) & (f >= SECOND * highest[:, None])
     return peak, 0.5 * (left - right) / (bend + (bend == 0))
 
 

@@ -22,10 +22,10 @@ MIN_SIDE = 16
 #: The fit looks at this many pixels to either side of an extremum; none lies nearer to a border.
 REACH = 2
 #: Steps of Newton's method, and how far from its pixel and layer an extremum may end.
-STEPS = 5
+STEPS = 4
 FARTHEST = 0.75
-#: A candidate has at least this share of the contrast that its fitted extremum must have.
-CANDIDATE = 0.5
+#: A pixel has at least this share of the D of the extremum that it is a candidate for.
+CANDIDATE = 0.75
 
 Array = NDArray[np.float64]
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from scipy.ndimage import gaussian_filter
 
-from kd_cv.detector import engine
+from kd_cv.detector import engine, fused
 from kd_cv.detector.engine import detect_frames, extrema, gain_of
 from kd_cv.detector.scale_space import (
     CAMERA_BLUR,
@@ -36,10 +36,11 @@ def test_a_blob_is_found_where_it_is_and_as_large_as_it_is(s, sign):
     assert strongest[2] == pytest.approx(np.sqrt((s**2 - CAMERA_BLUR**2) / k), rel=0.03)
 
 
-def test_levels_are_the_image_blurred_by_their_sigmas(camera):
+@pytest.mark.parametrize("compiled", [fused, None])
+def test_levels_are_the_image_blurred_by_their_sigmas(camera, compiled):
     space = ScaleSpace(sigma=1.1)
     following = np.empty((256, 256), np.float32)
-    D, top = engine._differences(camera, space, 1 / 255, 128, 256, following)
+    D, top = engine._differences(camera, space, 1 / 255, 128, 256, following, compiled)
     image = camera / 255.0
     levels = [
         gaussian_filter(image, np.sqrt(s**2 - CAMERA_BLUR**2), mode="mirror", truncate=6)
@@ -49,6 +50,19 @@ def test_levels_are_the_image_blurred_by_their_sigmas(camera):
         expected = (levels[i + 1] - levels[i])[top : top + D.shape[1]]
         assert np.abs(difference - expected).max() < 2e-3
     assert np.abs(following[64:128] - levels[3][128:256:2, ::2]).max() < 2e-3
+
+
+@pytest.mark.parametrize("shape", [(16, 16), (17, 40), (40, 5), (130, 33)])
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32])
+def test_compiled_blurs_are_those_of_opencv(shape, dtype):
+    image = np.random.default_rng(0).integers(0, 256, shape).astype(dtype)
+    for sigma in (0.6, 1.3, 4.4):
+        taps = gaussian(sigma).astype(np.float32)
+        differences = np.empty((2, 5, shape[1]), np.float32)
+        ours = fused.blurred(image, taps, 0.01, 2, shape[0] - 3, differences[0], 4)
+        theirs = engine._blurred(image, taps, 0.01, 2, shape[0] - 3, differences[1], 4)
+        np.testing.assert_allclose(ours, theirs, atol=1e-5)
+        np.testing.assert_allclose(*differences, rtol=1e-5, atol=1e-5)
 
 
 def test_polynomials_go_through_their_samples_and_have_their_derivatives():
