@@ -1,0 +1,80 @@
+"""Follow a flat thing (a poster, a page, a box) through a video or before a camera, live.
+
+python demos/live.py [reference.jpg film.mp4] --out last_frame.png --video followed.avi
+python demos/live.py poster.jpg 0 --show        # camera 0, in a window; q ends
+"""
+
+import argparse
+import tempfile
+import time
+from pathlib import Path
+
+import cv2
+import numpy as np
+
+from kd_cv import KDDescriptor
+from kd_cv.matching import find_homography, match_descriptors
+
+
+def example() -> tuple[np.ndarray, str]:
+    """A photograph, and a film of it by a camera that wanders and turns."""
+    from skimage import data
+
+    photo = np.ascontiguousarray(data.coffee()[:, :, ::-1])
+    box = np.float32([[0, 0], [600, 0], [600, 400], [0, 400]])
+    path = str(Path(tempfile.mkdtemp()) / "film.avi")
+    film = cv2.VideoWriter(path, cv2.VideoWriter_fourcc(*"MJPG"), 25, (640, 480))
+    for t in np.linspace(0, 2 * np.pi, 40):
+        turn = 0.6 * np.sin(t)
+        R = np.array([[np.cos(turn), np.sin(turn)], [-np.sin(turn), np.cos(turn)]])
+        seen = (box - [300, 200]) @ R * (0.75 + 0.2 * np.cos(t)) + [320, 240 + 30 * np.sin(2 * t)]
+        seen[:2] += 25 * np.sin(t)  # tilted
+        H = cv2.getPerspectiveTransform(box, np.float32(seen))
+        film.write(cv2.warpPerspective(photo, H, (640, 480), borderValue=(90, 110, 120)))
+    film.release()
+    return photo, path
+
+
+parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+parser.add_argument("sources", nargs="*", help="photograph and video, or camera number")
+parser.add_argument("--out", default="live.png", help="the last frame that shows the thing")
+parser.add_argument("--video", help="write all frames here, as .avi")
+parser.add_argument("--show", action="store_true", help="in a window")
+args = parser.parse_args()
+if len(args.sources) not in (0, 2):
+    parser.error("give a photograph and a video or camera number, or nothing")
+reference, source = (cv2.imread(args.sources[0]), args.sources[1]) if args.sources else example()
+camera = cv2.VideoCapture(int(source) if source.isdecimal() else source)
+if reference is None or not camera.isOpened():
+    raise SystemExit(f"cannot read {args.sources[0] if reference is None else source}")
+
+kd = KDDescriptor(1000)
+keypoints0, descriptors0 = kd.detectAndCompute(reference, None)
+points0 = cv2.KeyPoint.convert(keypoints0)
+height, width = reference.shape[:2]
+outline = np.float64([[[0, 0], [width, 0], [width, height], [0, height]]]) - 0.5
+seconds, followed, last, film = [], 0, None, None
+while (frame := camera.read()[1]) is not None:
+    start = time.perf_counter()
+    keypoints1, descriptors1 = kd.detectAndCompute(frame, None)
+    matches, _ = match_descriptors(descriptors0, descriptors1, ratio=0.85)
+    points1 = cv2.KeyPoint.convert(keypoints1, matches[:, 1].tolist())
+    H_0to1, inliers = find_homography(points0[matches[:, 0]], points1)
+    seconds.append(time.perf_counter() - start)
+    rate = f"{1 / np.median(seconds[-15:]):.0f} frames/s, {int(inliers.sum())} inliers"
+    if inliers.sum() > 8 + 0.3 * len(matches):
+        corners = cv2.perspectiveTransform(outline, H_0to1)
+        cv2.polylines(frame, np.int32(corners), True, (66, 228, 240), 3, cv2.LINE_AA)
+        followed, last = followed + 1, frame
+    cv2.putText(frame, rate, (12, 30), cv2.FONT_HERSHEY_SIMPLEX, 0.8, (66, 228, 240), 2)
+    if args.video and film is None:
+        film = cv2.VideoWriter(args.video, cv2.VideoWriter_fourcc(*"MJPG"), 25, frame.shape[1::-1])
+    if film:
+        film.write(frame)
+    if args.show:
+        cv2.imshow("kd_cv, q ends", frame)
+        if cv2.waitKey(1) == ord("q"):
+            break
+if last is None or not cv2.imwrite(args.out, last):
+    raise SystemExit(f"not seen in {len(seconds)} frames, or {args.out} cannot be written")
+print(f"seen in {followed} of {len(seconds)} frames, {rate}: {args.out}")
