@@ -56,8 +56,7 @@ train = torch.cat([view for seed, name in enumerate(TRAIN) for view in pairs_of(
 held_out = [view for seed, name in enumerate(HELD_OUT) for view in pairs_of(name, seed)]
 raw = describe(train.reshape(-1, 32, 32).numpy(), whitening=None)
 statistics = Statistics(238).update(raw, np.arange(len(raw)).reshape(-1, 2))
-fitted = fit_whitening(statistics)
-kd = KDModule(whitening="ws", weights=fitted, trainable=True)
+kd = KDModule(whitening="ws", weights=fit_whitening(statistics), trainable=True)
 kd.A.data /= kd.A.data.std()  # changes no descriptor, and suits the learning rate
 curve = [(0, figure(kd, held_out))]
 optimiser, rng = torch.optim.Adam(kd.parameters(), lr=0.01), torch.manual_seed(0)

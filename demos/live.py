@@ -25,8 +25,7 @@ def example() -> tuple[np.ndarray, str]:
     path = str(Path(tempfile.mkdtemp()) / "film.avi")
     film = cv2.VideoWriter(path, cv2.VideoWriter_fourcc(*"MJPG"), 25, (640, 480))
     for t in np.linspace(0, 2 * np.pi, 40):
-        turn = 0.6 * np.sin(t)
-        R = np.array([[np.cos(turn), np.sin(turn)], [-np.sin(turn), np.cos(turn)]])
+        R = cv2.getRotationMatrix2D((0, 0), 35 * np.sin(t), 1)[:, :2].T
         seen = (box - [300, 200]) @ R * (0.75 + 0.2 * np.cos(t)) + [320, 240 + 30 * np.sin(2 * t)]
         seen[:2] += 25 * np.sin(t)  # tilted
         H = cv2.getPerspectiveTransform(box, np.float32(seen))
@@ -46,7 +45,7 @@ if len(args.sources) not in (0, 2):
 reference, source = (cv2.imread(args.sources[0]), args.sources[1]) if args.sources else example()
 camera = cv2.VideoCapture(int(source) if source.isdecimal() else source)
 if reference is None or not camera.isOpened():
-    raise SystemExit(f"cannot read {args.sources[0] if reference is None else source}")
+    raise SystemExit(f"cannot read the photograph or the film: {args.sources}")
 
 kd = KDDescriptor(1000)
 keypoints0, descriptors0 = kd.detectAndCompute(reference, None)

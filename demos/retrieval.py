@@ -67,11 +67,10 @@ with tempfile.TemporaryDirectory() as work:
         parser.error(f"cannot read {args.photos[1]} as an image")
     print(extract(folder, Path(work) / "features.h5"))
     index = Index.build(Path(work) / "features.h5")
-    hits = index.search(query, top=4)
     height, width = query.shape[:2]
     corners = np.float64([[[0, 0], [width, 0], [width, height], [0, height]]])
     tiles = [tile(query, f"query: {len(index.names)} images")]
-    for hit in hits:
+    for hit in (hits := index.search(query, top=4)):
         outline = cv2.perspectiveTransform(corners, hit.H_0to1)[0] if hit.verified else None
         text = f"{hit.name}: {hit.inliers} inliers" + ("" if hit.verified else ", not it")
         tiles.append(tile(cv2.imread(str(folder / hit.name)), text, outline))
