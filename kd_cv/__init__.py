@@ -14,7 +14,8 @@ from kd_cv.patches import describe
 from kd_cv.whitening import Whitening
 
 if TYPE_CHECKING:
-    from kd_cv.nn.module import KDFeature, KDModule
+    from kd_cv.nn.feature import KDFeature
+    from kd_cv.nn.module import KDModule
 
 __version__ = "0.1.0"
 __all__ = [
@@ -34,10 +35,10 @@ def __getattr__(name: str) -> Any:
     if name not in ("KDFeature", "KDModule"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
-        from kd_cv.nn import module
+        from kd_cv.nn import feature, module
     except ImportError as error:
         return _unusable(name, str(error))
-    return getattr(module, name)
+    return feature.KDFeature if name == "KDFeature" else module.KDModule
 
 
 def __dir__() -> list[str]:

@@ -99,8 +99,8 @@ class Pixels:
         # The descriptor itself says which patches are too flat to count.
         counts = core.raw(stack, c.smooth, c.diff, c.Phi, c.T, c.parts).any(axis=1)
         fields = [gradients(patch, spec) for patch in stack]
-        own = np.stack([planes(theta, weight) for theta, weight in fields])
-        sums = np.stack([np.einsum("k f, k f d -> d", p @ c.Phi, c.T) for p in own])
+        stacked = np.stack([planes(theta, weight) for theta, weight in fields])
+        sums = np.stack([np.einsum("k f, k f d -> d", p @ c.Phi, c.T) for p in stacked])
         norms = core.nonzero(sums**2 @ c.parts) ** 0.5 @ c.parts.T  # eq. of step 3, part by part
         scale = counts[:, None] / norms
         length = np.linalg.norm((scale * sums).sum(axis=0))
@@ -109,7 +109,7 @@ class Pixels:
         share = Grid.of_size(spec.patch_size).g * np.stack([weight for _, weight in fields])
         return cls(
             spec=spec,
-            planes=own,
+            planes=stacked,
             scale=scale,
             share=share / share.sum(),
             sides=np.asarray(sides, np.float64) / np.max(sides),
@@ -119,10 +119,10 @@ class Pixels:
     def heat(self, z: Array, constant: float = 0.0) -> Array:
         """psi(p) . z - share(p) * constant on the grid of the largest patch: (P, P)."""
         total = np.zeros((self.spec.patch_size,) * 2)
-        for own, scale, share, side in zip(
+        for planes_at_scale, scale, share, side in zip(
             self.planes, self.scale, self.share, self.sides, strict=True
         ):
-            heat = pixel_responses(self.spec, own, scale * z) - constant * share
+            heat = pixel_responses(self.spec, planes_at_scale, scale * z) - constant * share
             R = _overlap(self.spec.patch_size, float(side))
             total += R.T @ heat @ R
         return total
@@ -326,13 +326,13 @@ Linear = tuple[Array, Callable[[Array], Array]]  # mu (D,) and v -> A A^T v
 def _similarities(spec: Spec, projection: Projection | None) -> dict[str, Linear]:
     """Each similarity of two raw vectors as mu and A A^T; the descriptor's own comes last."""
     zero = np.zeros(spec.dim)
-    found: dict[str, Linear] = {}
+    similarities: dict[str, Linear] = {}
     for name, indicator in zip(_part_names(spec), spec.constants.parts.T, strict=True):
-        found[name] = zero, lambda v, chosen=indicator: v * chosen  # type: ignore[misc]
-    found[spec.kernel] = _linear(None, spec)
+        similarities[name] = zero, lambda v, chosen=indicator: v * chosen  # type: ignore[misc]
+    similarities[spec.kernel] = _linear(None, spec)
     if projection is not None:
-        found["whitened"] = _linear(projection, spec)
-    return found
+        similarities["whitened"] = _linear(projection, spec)
+    return similarities
 
 
 def _part_names(spec: Spec) -> tuple[str, ...]:

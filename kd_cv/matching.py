@@ -223,7 +223,7 @@ def match_descriptors(
 def find_homography(
     points0: NDArray[np.float64], points1: NDArray[np.float64], threshold: float = 3.0
 ) -> tuple[NDArray[np.float64] | None, NDArray[np.bool_]]:
-    """H_0to1 by MAGSAC and its inliers (M,); None and no inliers if there is none."""
+    """H_0to1 by MAGSAC and its inliers (M,); None and no inliers if it finds nothing."""
     none = np.zeros(len(points0), dtype=bool)
     if len(points0) < 4:
         return None, none

@@ -248,7 +248,7 @@ def squares_of(
 def describable(frames: Frames, shape: tuple[int, int], magnification: float) -> NDArray[np.bool_]:
     """Which frames have a patch that overlaps an image of `shape` (H, W): (N,).
 
-    A patch of more than MAX_SIDE pixels, or less than 1 / MAX_SIDE, is none.
+    The side of a patch must be from 1 / MAX_SIDE to MAX_SIDE pixels.
     """
     height, width = shape
     finite = np.asarray(np.isfinite(frames).all(axis=1))

@@ -29,6 +29,8 @@ from kd_cv.descriptor.spec import PLANES, Spec
 
 LANES = 16
 STAGES = ("sample", "smooth", "gradients", "planes", "fold", "product", "recombine", "finish")
+# How many stages run up to each of them.
+_, TO_SMOOTH, TO_GRADIENTS, TO_PLANES, TO_FOLD, TO_PRODUCT, TO_RECOMBINE, TO_FINISH = range(1, 9)
 
 _eps = np.float32(EPS)
 _no_gradient = np.float32(NO_GRADIENT)
@@ -162,9 +164,9 @@ def describe(
             pyramid.finest, pyramid.coarser, pyramid.levels, steps, scale, pyramid.gain,
             plan.taps, plan.Phi, plan.first, plan.copies, *buffers, stages, sums,
         )  # fmt: skip
-        if stages > 6:
+        if stages >= TO_RECOMBINE:
             recombine(sums, plan.source, plan.weight, plan.part_ends, lanes, V)
-    if stages > 7:
+    if stages >= TO_FINISH:
         finish(V, A, shift, lanes[0], np.empty((4, A.shape[1]), np.float32), out)
         if power != 1.0:
             out[:] = raised(out, power)
@@ -232,7 +234,7 @@ def spatial_sums(
                 upper = a + fraction[0, j] * (b - a)
                 lower = c + fraction[0, j] * (d - c)
                 patch[i, j] = upper + fraction[1, j] * (lower - upper)
-        if stages < 2:
+        if stages < TO_SMOOTH:
             continue
 
         # Separable smoothing with 5 taps, times the gain; all borders repeated.
@@ -259,7 +261,7 @@ def spatial_sums(
                     + t2 * (middle[i, j] + middle[i, j + 4])
                 )
             smooth[i, 0], smooth[i, P + 1] = smooth[i, 1], smooth[i, P]
-        if stages < 3:
+        if stages < TO_GRADIENTS:
             continue
 
         # Gradients, quarter by quarter: upper left, upper right, lower left, lower right, each
@@ -277,7 +279,7 @@ def spatial_sums(
                 gradient[1, mirrored] = (
                     smooth[above, column + np.uintp(1)] - smooth[under, column + np.uintp(1)]
                 )
-        if stages < 4:
+        if stages < TO_PLANES:
             continue
 
         # The seven planes: weight, weight cos k theta, weight sin k theta.
@@ -301,7 +303,7 @@ def spatial_sums(
             planes[4, q] = weight * sin1
             planes[5, q] = weight * sin2
             planes[6, q] = weight * (sin2 * cos1 + cos2 * sin1)
-        if stages < 5 or total <= _flat * (square * gain * gain + np.float32(P * P)):
+        if stages < TO_FOLD or total <= _flat * (square * gain * gain + np.float32(P * P)):
             continue
 
         # Quarters into parities, in place: even-even, odd in x, odd in y, odd in both. A middle row
@@ -320,7 +322,7 @@ def spatial_sums(
                 planes[k, q1] = odd_above + odd_below
                 planes[k, q2] = even_above - even_below
                 planes[k, q3] = odd_above - odd_below
-        if stages < 6:
+        if stages < TO_PRODUCT:
             continue
 
         # Planes against functions: two functions and all planes share every load.

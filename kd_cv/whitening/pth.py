@@ -44,8 +44,8 @@ def load_pth(path: str | os.PathLike[str], training_set: str = "liberty") -> Whi
     except Exception as error:  # torch does not say what a damaged file makes it raise
         raise ValueError(f"{os.fspath(path)} is not a file of torch tensors: {error}") from error
     if not isinstance(models, dict) or training_set not in models:
-        found = sorted(map(str, models)) if isinstance(models, dict) else type(models).__name__
-        raise ValueError(f"{os.fspath(path)} has no training set {training_set!r}, but {found}")
+        sets = sorted(map(str, models)) if isinstance(models, dict) else type(models).__name__
+        raise ValueError(f"{os.fspath(path)} has no training set {training_set!r}, but {sets}")
     try:
         pca = models[training_set]["pca"]
         lw = models[training_set].get("lw")

@@ -444,7 +444,7 @@ assert "torch" in sys.modules and "kornia" not in sys.modules
 
 
 def test_without_torch_the_error_names_the_extra():
-    program = "import sys; sys.modules['torch'] = None; import kd_cv; kd_cv.KDModule"
+    program = "import sys; sys.modules['torch'] = None; import kd_cv; kd_cv.KDModule()"
     assert "pip install kd-cv[torch]" in run(program).stderr
 
 

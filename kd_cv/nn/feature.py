@@ -1,0 +1,138 @@
+"""`KDFeature`: detector and descriptor for torch, images in."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from kd_cv.descriptor.frames import MAGNIFICATION, as_magnification
+from kd_cv.descriptor.sampling import as_scales, max_depth
+from kd_cv.nn.module import KDModule
+
+import torch  # isort: skip  (after kd_cv.nn.module, whose ImportError names the extra)
+from torch import Tensor, nn  # isort: skip
+
+from kd_cv.nn.autograd import recomputed
+from kd_cv.nn.lafs import scaled
+from kd_cv.nn.sampling import Pyramid, pyramid_of, sample
+
+# Kornia's detectors draw a LAF of 6 sigma, half the side of its patch; a keypoint has a size of
+# 2 sigma. So the patch of a detected LAF has a side of 6 keypoint sizes.
+DETECTED_MAGNIFICATION = 6.0
+
+
+class KDFeature(nn.Module):
+    """Detector and descriptor: images in; LAFs, responses and descriptors out.
+
+    num_features   slots for each image
+    detector       any Kornia detector: (images, mask) to (lafs, responses); scale-space Hessian
+                   with dominant orientations by default
+    descriptor     the `KDModule`; KDModule() by default
+    magnification  side of the patch in keypoint sizes, as in `KDDescriptor`, if the detector's LAFs
+                   are of 6 sigma (Kornia's `mr_size=6`); 6 describes the LAFs as they are
+    scales         how many patch sizes to average over, or their factors, as in `KDDescriptor`
+    upright        leave out the orientations of the default detector
+    chunk          patches in memory at a time
+
+    >>> lafs, responses, descriptors = KDFeature(500)(torch.rand(1, 1, 240, 320))
+    """
+
+    def __init__(
+        self,
+        num_features: int = 2048,
+        detector: nn.Module | None = None,
+        descriptor: KDModule | None = None,
+        magnification: float | str = MAGNIFICATION,
+        scales: int | Sequence[float] = 1,
+        upright: bool = False,
+        chunk: int = 1024,
+    ) -> None:
+        super().__init__()
+        if detector is not None and upright:
+            raise ValueError("upright is for the default detector: give yours no orientation")
+        if chunk < 1:
+            raise ValueError(f"chunk must be at least 1, got {chunk}")
+        self.detector = detector or hessian_detector(num_features, upright)
+        self.descriptor = descriptor or KDModule()
+        self.magnification = as_magnification(magnification)
+        self.scales = as_scales(scales)
+        self.chunk = chunk
+        self.eval()
+
+    def forward(self, images: Any, mask: Any = None) -> tuple[Any, Any, Any]:
+        """LAFs, scaled to what was described, responses and descriptors.
+
+        A batch (B, 1 or 3, H, W) gives (B, N, 2, 3), (B, N), (B, N, D), N = num_features, as
+        kornia.feature.LocalFeature does; slots without a detection have zeros in all three. A list
+        of images (1 or 3, H, W) of any sizes gives three lists, without such slots: (n, 2, 3),
+        (n,), (n, D). mask (B, 1, H, W), or a list of (1, H, W): where to detect.
+        """
+        if isinstance(images, list | tuple):
+            return self._ragged(images, mask)  # type: ignore[return-value]
+        gray = as_gray_batch(images)
+        lafs, responses = self.detector(gray, mask)
+        lafs = scaled(lafs, self.magnification / DETECTED_MAGNIFICATION)
+        return lafs, responses, self._describe_gray(gray, lafs)
+
+    def describe(self, images: Tensor, lafs: Tensor) -> Tensor:
+        """Descriptors (B, N, D) at given LAFs (B, N, 2, 3), as large as the patches are to be."""
+        return self._describe_gray(as_gray_batch(images), lafs)
+
+    def _describe_gray(self, gray: Tensor, lafs: Tensor) -> Tensor:
+        planes = gray[:, 0].to(torch.promote_types(gray.dtype, torch.float32))
+        _, height, width = planes.shape
+        pyramid = pyramid_of(planes, max_depth((height, width)))
+        some = max(1, self.chunk // max(1, len(lafs) * len(self.scales)))
+        parts = lafs.to(gray.device, planes.dtype).split(some, dim=1)
+        rows = [self._describe(pyramid, part) for part in parts]
+        return torch.cat(rows, dim=1).to(gray.dtype)
+
+    def _describe(self, pyramid: Pyramid, lafs: Tensor) -> Tensor:
+        def patches(pixels: Tensor, lafs: Tensor) -> Tensor:
+            levels, P = Pyramid(pixels, pyramid.shapes), self.descriptor.patch_size
+            return torch.stack([sample(levels, scaled(lafs, f), P) for f in self.scales], dim=2)
+
+        rows = self.descriptor.pooled(recomputed(patches, pyramid.pixels, lafs).flatten(0, 1))
+        return rows.reshape(*lafs.shape[:2], self.descriptor.dim)
+
+    def _ragged(self, images: Sequence[Tensor], masks: Any) -> tuple[list[Tensor], ...]:
+        masks = [None] * len(images) if masks is None else masks
+        results: tuple[list[Tensor], ...] = ([], [], [])
+        for image, mask in zip(images, masks, strict=True):
+            if image.dim() != 3:
+                raise ValueError(f"images of a list must be (C, H, W), got {list(image.shape)}")
+            features = self(image[None], None if mask is None else mask[None])
+            filled = features[0][0].ne(0).any(-1).any(-1)
+            for values, one in zip(results, features, strict=True):
+                values.append(one[0][filled])
+        return results
+
+
+def hessian_detector(num_features: int, upright: bool = False) -> nn.Module:
+    """Kornia's scale-space Hessian with dominant orientations; LAFs of 6 sigma."""
+    try:
+        from kornia.feature import BlobHessian, LAFOrienter, PassLAF, ScaleSpaceDetector
+        from kornia.geometry import ScalePyramid
+    except ImportError as error:
+        raise ImportError("KDFeature needs kornia: pip install kd-cv[torch]") from error
+    return ScaleSpaceDetector(
+        num_features,
+        resp_module=BlobHessian(),
+        scale_pyr_module=ScalePyramid(3, 1.6, 32),
+        ori_module=PassLAF() if upright else LAFOrienter(19),
+        mr_size=DETECTED_MAGNIFICATION,
+    )
+
+
+def as_gray_batch(images: Tensor) -> Tensor:
+    """(B, 1, H, W) of gray or RGB images."""
+    if not isinstance(images, Tensor):
+        raise TypeError(f"images must be a torch.Tensor or a list, got {type(images).__name__}")
+    if images.dim() != 4 or images.shape[1] not in (1, 3) or not images.is_floating_point():
+        raise ValueError(
+            "images must be a floating-point tensor of shape (B, 1, H, W) or (B, 3, H, W), "
+            f"got {images.dtype} {list(images.shape)}"
+        )
+    if images.shape[1] == 1:
+        return images
+    from kornia.color import rgb_to_grayscale
+
+    return rgb_to_grayscale(images)
