@@ -19,11 +19,11 @@ pytest.importorskip("skimage")
 
 from kd_cv.cli import detectors, main
 from kd_cv.cli.images import read_photo
-from kd_cv.draw.palette import INLIER, OUTLIER, bgr
+from kd_cv.draw import palette
 from kd_cv.evaluate.metrics import homography_corner_error
 from kd_cv.io.builtin import example_pair
 
-INLIER, OUTLIER = bgr(INLIER), bgr(OUTLIER)
+INLIER, OUTLIER = palette.bgr(palette.INLIER), palette.bgr(palette.OUTLIER)
 
 
 @pytest.fixture(scope="module")
