@@ -19,7 +19,7 @@ import numpy as np
 
 from kd_cv.descriptor.engine import describe_patches
 from kd_cv.descriptor.spec import KERNELS, Spec
-from kd_cv.evaluate.candidates import make_candidates
+from kd_cv.evaluate.candidates import PATCH_SIZE_OF_SETS, make_candidates
 from kd_cv.evaluate.images import ImageSet, image_matching
 from kd_cv.evaluate.patch_sets import PatchSet, read_phototourism
 from kd_cv.evaluate.patches import phototourism
@@ -136,7 +136,9 @@ def measured(data: Path, name: str) -> dict[str, float]:
     variants = ("wua", "wus", "ws")
     figures = {}
     if name != "liberty":
-        candidates = make_candidates(["kd"], weights=[name], whitening=variants, patch_size=64)
+        candidates = make_candidates(
+            ["kd"], weights=[name], whitening=variants, patch_size=PATCH_SIZE_OF_SETS
+        )
         scores = phototourism(read_phototourism(data / "liberty"), candidates)
         for variant, score in zip(variants, scores, strict=True):
             figures[f"liberty_fpr95_{variant}"] = round(score.values["fpr95"], 2)

@@ -28,6 +28,11 @@ from kd_cv.whitening.variants import variant_name
 Gray = NDArray[np.uint8]
 Patches = NDArray[np.uint8]
 
+# Samples per side: the descriptor's own default for images; 64 for the patches of the public sets,
+# whose size it is, and to whose window the shipped matrices of 64 are fitted.
+PATCH_SIZE = 32
+PATCH_SIZE_OF_SETS = 64
+
 SIFT_WINDOW = 6.0  # side of SIFT's 4 x 4 cells in keypoint sizes
 
 
@@ -244,7 +249,7 @@ def make_candidates(
     weights: Iterable[Any] = (DEFAULT_WEIGHTS,),
     whitening: Iterable[str | None] = (DEFAULT_WHITENING,),
     kernels: Iterable[str] = ("concat",),
-    patch_size: int = 32,
+    patch_size: int = PATCH_SIZE,
     magnification: float | str = MAGNIFICATION,
     scales: int = 1,
     dim: int = 128,

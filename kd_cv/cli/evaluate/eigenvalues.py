@@ -18,6 +18,7 @@ from kd_cv.cli.options import (
     PatchSize,
 )
 from kd_cv.cli.outputs import check_figure
+from kd_cv.evaluate.candidates import PATCH_SIZE_OF_SETS
 
 
 def command(
@@ -25,7 +26,7 @@ def command(
     weights: Annotated[
         str | None, typer.Option(help="Matrices instead of data: a shipped name or a file.")
     ] = None,
-    patch_size: PatchSize = 64,
+    patch_size: PatchSize = PATCH_SIZE_OF_SETS,
     output: Figure = None,
     as_json: Json = False,
 ) -> None:

@@ -24,6 +24,7 @@ from kd_cv.cli.options import (
     Whitenings,
 )
 from kd_cv.descriptor.frames import MAGNIFICATION
+from kd_cv.evaluate.candidates import PATCH_SIZE
 
 
 def command(
@@ -37,7 +38,7 @@ def command(
     weights: SeveralWeights = None,
     whitening: Whitenings = None,
     kernels: Kernels = "concat",
-    patch_size: PatchSize = 32,
+    patch_size: PatchSize = PATCH_SIZE,
     dim: Dim = 128,
     magnification: Magnification = MAGNIFICATION,
     scales: Annotated[int, typer.Option(help="How many patch sizes kd averages over.")] = 1,

@@ -24,6 +24,7 @@ from kd_cv.cli.options import (
     Whitenings,
 )
 from kd_cv.descriptor.frames import MAGNIFICATION
+from kd_cv.evaluate.candidates import PATCH_SIZE_OF_SETS
 
 
 def command(
@@ -39,7 +40,7 @@ def command(
     weights: SeveralWeights = None,
     whitening: Whitenings = None,
     kernels: Kernels = "concat",
-    patch_size: PatchSize = 64,
+    patch_size: PatchSize = PATCH_SIZE_OF_SETS,
     dim: Dim = 128,
     fit_ws: FitWs = None,
     cache: CacheFolder = None,

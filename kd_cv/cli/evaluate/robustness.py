@@ -19,6 +19,7 @@ from kd_cv.cli.options import (
     PatchSize,
 )
 from kd_cv.cli.outputs import check_figure
+from kd_cv.evaluate.candidates import PATCH_SIZE_OF_SETS
 
 
 def command(
@@ -27,7 +28,7 @@ def command(
     whitening: Annotated[
         str, typer.Option(help="Whitening: ws, wus, wua, w, pcasqrt or none.")
     ] = "ws",
-    patch_size: PatchSize = 64,
+    patch_size: PatchSize = PATCH_SIZE_OF_SETS,
     dim: Dim = 128,
     output: Figure = None,
     as_json: Json = False,

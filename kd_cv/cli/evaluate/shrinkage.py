@@ -16,12 +16,13 @@ from kd_cv.cli.options import (
     PatchSize,
 )
 from kd_cv.cli.outputs import check_figure
+from kd_cv.evaluate.candidates import PATCH_SIZE_OF_SETS
 
 
 def command(
     data: CurveData = None,
     weights: CurveWeights = None,
-    patch_size: PatchSize = 64,
+    patch_size: PatchSize = PATCH_SIZE_OF_SETS,
     dim: Dim = 128,
     output: Figure = None,
     as_json: Json = False,
