@@ -31,7 +31,9 @@ from kd_cv.descriptor.kernels import PHI, RHO, THETA, Array, Grid, X, Y
 from kd_cv.descriptor.projection import Projection
 from kd_cv.descriptor.spec import Spec
 from kd_cv.feature2d import KDDescriptor
+from kd_cv.settings import Settings
 
+CHUNK = 64  # pairs of patches at a time
 Pixel = tuple[int, int]  # (x, y): column and row in the patch
 POSITIONS = ("polar", "cart")
 ANGLES = ("relative", "absolute")
@@ -41,19 +43,19 @@ ANGLES = ("relative", "absolute")
 # Pixels as summands of the descriptor
 
 
-def gradients(patch: ArrayLike, spec: Spec) -> tuple[Array, Array]:
-    """Angle theta and weight sqrt(m) of the pixels of a patch, each (P, P)."""
-    x = _checked_patch(patch, spec)
+def gradients(patches: ArrayLike, spec: Spec) -> tuple[Array, Array]:
+    """Angle theta and weight sqrt(m) of the pixels of patches (..., P, P), each of that shape."""
+    x = _checked_patches(patches, spec)
     c = spec.constants
-    weight, cos, sin, _ = core.gradients(x[None], c.smooth, c.diff)
-    return np.arctan2(sin[0], cos[0]), weight[0]
+    weight, cos, sin, _ = core.gradients(x, c.smooth, c.diff)
+    return np.arctan2(sin, cos), weight
 
 
 def planes(theta: ArrayLike, weight: ArrayLike) -> Array:
-    """weight * (1, cos k theta, sin k theta) of P x P pixels: (7, P * P)."""
+    """weight * (1, cos k theta, sin k theta) of pixels (..., P, P): (..., 7, P * P)."""
     theta, weight = np.broadcast_arrays(theta, weight)
-    terms = THETA.psi(theta) / THETA.psi_weights
-    return (weight[..., None] * terms).reshape(-1, THETA.dim).T
+    terms = weight[..., None] * (THETA.psi(theta) / THETA.psi_weights)
+    return np.swapaxes(terms.reshape(*theta.shape[:-2], -1, THETA.dim), -1, -2)
 
 
 def pixel_features(spec: Spec, planes: Array, pixels: Any = slice(None)) -> Array:
@@ -66,20 +68,24 @@ def pixel_features(spec: Spec, planes: Array, pixels: Any = slice(None)) -> Arra
 
 
 def pixel_responses(spec: Spec, planes: Array, z: Array) -> Array:
-    """psi(p) . z of all pixels, (P, P), without the P * P x D matrix of the psi."""
+    """psi(p) . z of pixels by their planes (..., 7, P * P) and z (..., D): (..., P, P).
+
+    It needs no matrix (P * P, D) of the psi.
+    """
     P, c = spec.patch_size, spec.constants
-    return np.einsum("k p, p k -> p", planes, c.Phi @ (c.T @ z).T).reshape(P, P)
+    terms = np.einsum("k f d, ... d -> ... k f", c.T, z) @ c.Phi.T
+    return (planes * terms).sum(axis=-2).reshape(*z.shape[:-1], P, P)
 
 
 @dataclass(frozen=True)
 class Pixels:
-    """The pixels of one keypoint, at one scale or several: V = sum_s scale_s * sum_p psi_s(p).
+    """The pixels of N keypoints, at one scale or several: V = sum_s scale_s * sum_p psi_s(p).
 
-    planes  (S, 7, P * P) of the patch at each scale
-    scale   (S, D) normalisation: constant over the pixels of a part
-    share   (S, P, P) part of each pixel in the sum of all |psi(p)|; sums to 1
+    planes  (N, S, 7, P * P) of the patch at each scale
+    scale   (N, S, D) normalisation: constant over the pixels of a part
+    share   (N, S, P, P) part of each pixel in the sum of all |psi(p)|; sums to 1 for a keypoint
     sides   (S,) side of each patch, the largest being 1
-    V       (D,) the raw descriptor, of unit norm; zero if the patch cannot be described
+    V       (N, D) raw descriptors, of unit norm; zero if the patch cannot be described
     """
 
     spec: Spec
@@ -91,38 +97,41 @@ class Pixels:
 
     @classmethod
     def of(cls, patches: ArrayLike, spec: Spec, sides: Sequence[float] = (1.0,)) -> Pixels:
-        """From patches (S, P, P) whose sides, relative to each other, are `sides`."""
+        """From patches (N, S, P, P) whose sides, relative to each other, are `sides`."""
         c = spec.constants
-        stack = np.stack([_checked_patch(patch, spec) for patch in np.asarray(patches)])
-        if len(stack) != len(sides):
-            raise ValueError(f"{len(stack)} patches need as many sides, got {len(sides)}")
-        # The descriptor itself says which patches are too flat to count.
-        counts = core.raw(stack, c.smooth, c.diff, c.Phi, c.T, c.parts).any(axis=1)
-        fields = [gradients(patch, spec) for patch in stack]
-        stacked = np.stack([planes(theta, weight) for theta, weight in fields])
-        sums = np.stack([np.einsum("k f, k f d -> d", p @ c.Phi, c.T) for p in stacked])
+        stack = _checked_patches(patches, spec)
+        if stack.ndim != 4 or stack.shape[1] != len(sides):
+            raise ValueError(
+                f"patches of {len(sides)} sides must have shape (N, {len(sides)}, P, P), "
+                f"got {stack.shape}"
+            )
+        weight, cos, sin, textured = core.gradients(stack, c.smooth, c.diff)
+        stacked = planes(np.arctan2(sin, cos), weight)
+        sums = np.einsum("... k f, k f d -> ... d", stacked @ c.Phi, c.T)
         norms = core.nonzero(sums**2 @ c.parts) ** 0.5 @ c.parts.T  # eq. of step 3, part by part
-        scale = counts[:, None] / norms
-        length = np.linalg.norm((scale * sums).sum(axis=0))
-        scale /= length or 1.0
+        scale = textured[..., None] / norms
+        V = (scale * sums).sum(axis=1)
+        length = core.nonzero(np.linalg.norm(V, axis=1, keepdims=True))
         # |psi(p)| is g sqrt(m) times the same constant for all pixels.
-        share = Grid.of_size(spec.patch_size).g * np.stack([weight for _, weight in fields])
+        share = Grid.of_size(spec.patch_size).g * weight
         return cls(
             spec=spec,
             planes=stacked,
-            scale=scale,
-            share=share / share.sum(),
+            scale=scale / length[:, None],
+            share=share / core.nonzero(share.sum(axis=(1, 2, 3), keepdims=True)),
             sides=np.asarray(sides, np.float64) / np.max(sides),
-            V=(scale * sums).sum(axis=0),
+            V=V / length,
         )
 
-    def heat(self, z: Array, constant: float = 0.0) -> Array:
-        """psi(p) . z - share(p) * constant on the grid of the largest patch: (P, P)."""
-        total = np.zeros((self.spec.patch_size,) * 2)
-        for planes_at_scale, scale, share, side in zip(
-            self.planes, self.scale, self.share, self.sides, strict=True
-        ):
-            heat = pixel_responses(self.spec, planes_at_scale, scale * z) - constant * share
+    def heat(self, z: Array, constant: Array) -> Array:
+        """psi(p) . z - share(p) * constant on the grid of the largest patch: (N, P, P).
+
+        z (N, D), constant (N,): one a keypoint.
+        """
+        total = np.zeros((len(z), *self.share.shape[2:]))
+        for s, side in enumerate(self.sides):
+            heat = pixel_responses(self.spec, self.planes[:, s], self.scale[:, s] * z)
+            heat -= constant[:, None, None] * self.share[:, s]
             R = _overlap(self.spec.patch_size, float(side))
             total += R.T @ heat @ R
         return total
@@ -137,10 +146,10 @@ def _overlap(P: int, side: float) -> Array:
     return np.maximum(common, 0.0) * (P / side)
 
 
-def _checked_patch(patch: ArrayLike, spec: Spec) -> Array:
-    P, values = spec.patch_size, np.asarray(patch)
-    if values.shape != (P, P):
-        raise ValueError(f"a patch must have shape {(P, P)}, got {values.shape}")
+def _checked_patches(patches: ArrayLike, spec: Spec) -> Array:
+    P, values = spec.patch_size, np.asarray(patches)
+    if values.shape[-2:] != (P, P):
+        raise ValueError(f"a patch must have shape {(P, P)}, got {values.shape[-2:]}")
     gain = 1 / 255 if values.dtype == np.uint8 else 1.0
     return values.astype(np.float64) * gain
 
@@ -284,7 +293,9 @@ def explain(
         settings.patches(as_gray(image), _as_frame(keypoint, descriptor))[0]
         for image, keypoint in ((image0, keypoint0), (image1, keypoint1))
     )
-    pixels0, pixels1 = (Pixels.of(s, settings.spec, settings.scales) for s in (stack0, stack1))
+    pixels0, pixels1 = (
+        Pixels.of(stack[None], settings.spec, settings.scales) for stack in (stack0, stack1)
+    )
     largest = int(np.argmax(settings.scales))
     return _explain(pixels0, pixels1, stack0[largest], stack1[largest], settings.projection)
 
@@ -293,7 +304,9 @@ def explain_patches(
     patch0: NDArray[Any], patch1: NDArray[Any], spec: Spec, projection: Projection | None = None
 ) -> Explanation:
     """The same for two patches (P, P), uint8 or float."""
-    pixels0, pixels1 = (Pixels.of(np.asarray(patch)[None], spec) for patch in (patch0, patch1))
+    pixels0, pixels1 = (
+        Pixels.of(np.asarray(patch)[None, None], spec) for patch in (patch0, patch1)
+    )
     patch0, patch1 = np.asarray(patch0, np.float32), np.asarray(patch1, np.float32)
     return _explain(pixels0, pixels1, patch0, patch1, projection)
 
@@ -305,19 +318,64 @@ def _explain(
     patch1: NDArray[np.float32],
     projection: Projection | None,
 ) -> Explanation:
-    spec = pixels0.spec
-    _check_linear(projection, spec)
     heat0, heat1, similarities = {}, {}, {}
-    for name, (mu, B) in _similarities(spec, projection).items():
-        z0, z1 = _directions(pixels0.V, pixels1.V, mu, B)
-        heat0[name] = pixels0.heat(z1, float(mu @ z1))
-        heat1[name] = pixels1.heat(z0, float(mu @ z0))
-        similarities[name] = float((pixels0.V - mu) @ z1)
-    shares = {}  # mu, z0 and z1 are now those of the descriptor itself, the last name
-    for part_name, part in zip(_part_names(spec), spec.parts, strict=True):
-        v0, v1 = (pixels0.V - mu)[part], (pixels1.V - mu)[part]
-        shares[part_name] = float(v0 @ z1[part] + v1 @ z0[part]) / 2
+    for name, linear in _similarities(pixels0.spec, projection).items():
+        maps = _heat_maps(pixels0, pixels1, linear)
+        heat0[name], heat1[name] = maps.heat0[0], maps.heat1[0]
+        similarities[name] = float(maps.similarity[0])
+    # The last name is the descriptor's own.
+    shares = {part: float(share[0]) for part, share in maps.shares.items()}
     return Explanation(patch0, patch1, heat0, heat1, similarities, shares, name)
+
+
+@dataclass(frozen=True)
+class HeatMaps:
+    """What made N pairs of patches alike, each by the similarity of its two descriptors.
+
+    heat0, heat1  (N, P, P): what each pixel adds to it
+    similarity    (N,) cosines, the sums of the heat maps
+    shares        part -> (N,): what it adds; what two parts do together is halved
+    """
+
+    heat0: Array
+    heat1: Array
+    similarity: Array
+    shares: Mapping[str, Array]
+
+
+def heat_maps(patches0: ArrayLike, patches1: ArrayLike, settings: Settings) -> HeatMaps:
+    """The heat maps of N matches at once, from the patches (N, S, P, P) at the scales of settings.
+
+    Each equals what `explain` gives for that match.
+    """
+    stacks = np.asarray(patches0), np.asarray(patches1)
+    *_, linear = _similarities(settings.spec, settings.projection).values()
+    done = []
+    for start in range(0, max(1, len(stacks[0])), CHUNK):
+        pixels0, pixels1 = (
+            Pixels.of(stack[start : start + CHUNK], settings.spec, settings.scales)
+            for stack in stacks
+        )
+        done.append(_heat_maps(pixels0, pixels1, linear))
+    return HeatMaps(
+        np.concatenate([maps.heat0 for maps in done]),
+        np.concatenate([maps.heat1 for maps in done]),
+        np.concatenate([maps.similarity for maps in done]),
+        {part: np.concatenate([maps.shares[part] for maps in done]) for part in done[0].shares},
+    )
+
+
+def _heat_maps(pixels0: Pixels, pixels1: Pixels, linear: Linear) -> HeatMaps:
+    mu, _ = linear
+    spec = pixels0.spec
+    z0, z1 = _directions(pixels0.V, pixels1.V, *linear)
+    each = (pixels0.V - mu) * z1, (pixels1.V - mu) * z0
+    shares = {
+        name: sum(terms[:, part].sum(axis=1) for terms in each) / 2
+        for name, part in zip(_part_names(spec), spec.parts, strict=True)
+    }
+    heat0, heat1 = pixels0.heat(z1, z1 @ mu), pixels1.heat(z0, z0 @ mu)
+    return HeatMaps(heat0, heat1, each[0].sum(axis=1), shares)
 
 
 Linear = tuple[Array, Callable[[Array], Array]]  # mu (D,) and v -> A A^T v
@@ -325,6 +383,7 @@ Linear = tuple[Array, Callable[[Array], Array]]  # mu (D,) and v -> A A^T v
 
 def _similarities(spec: Spec, projection: Projection | None) -> dict[str, Linear]:
     """Each similarity of two raw vectors as mu and A A^T; the descriptor's own comes last."""
+    _check_linear(projection, spec)
     zero = np.zeros(spec.dim)
     similarities: dict[str, Linear] = {}
     for name, indicator in zip(_part_names(spec), spec.constants.parts.T, strict=True):
@@ -343,18 +402,18 @@ def _linear(projection: Projection | None, spec: Spec) -> Linear:
     if projection is None:
         return np.zeros(spec.dim), lambda v: v
     A = projection.A.astype(np.float64)
-    return projection.mu.astype(np.float64), lambda v: A @ (v @ A)
+    return projection.mu.astype(np.float64), lambda v: (v @ A) @ A.T
 
 
 def _directions(
     V0: Array, V1: Array, mu: Array, B: Callable[[Array], Array]
 ) -> tuple[Array, Array]:
-    """z0, z1 (D,) with (V0 - mu) . z1 = (V1 - mu) . z0 = the cosine; zero for zero vectors."""
-    if not V0.any() or not V1.any():
-        return np.zeros_like(V0), np.zeros_like(V1)
+    """z0, z1 (N, D) with (V0 - mu) . z1 = (V1 - mu) . z0 = the cosine; zero for zero vectors."""
     z0, z1 = B(V0 - mu), B(V1 - mu)
-    norms = np.sqrt(((V0 - mu) @ z0) * ((V1 - mu) @ z1)) or 1.0
-    return z0 / norms, z1 / norms
+    squares = ((V0 - mu) * z0).sum(axis=1) * ((V1 - mu) * z1).sum(axis=1)
+    known = V0.any(axis=1) & V1.any(axis=1)
+    factor = (known / core.nonzero(np.sqrt(squares)))[:, None]
+    return factor * z0, factor * z1
 
 
 def _check_linear(projection: Projection | None, spec: Spec) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from kd_cv import KDDescriptor
 from kd_cv.descriptor import core
-from kd_cv.descriptor.frames import to_keypoints
+from kd_cv.descriptor.frames import as_gray, to_keypoints
 from kd_cv.descriptor.projection import Projection, project
 from kd_cv.descriptor.spec import KERNELS, Spec
 from kd_cv.explain import (
@@ -16,6 +16,7 @@ from kd_cv.explain import (
     explain,
     explain_patches,
     gradients,
+    heat_maps,
     kernel_map,
     patch_map,
     pixel_features,
@@ -58,8 +59,8 @@ def test_pixels_sum_to_the_descriptor(kernel, P):
     spec = Spec(P, kernel)
     patches = photo_patches(P)
     expected = raw(patches, spec)
-    own = Pixels.of(patches[:1], spec)
-    np.testing.assert_allclose(own.V, expected[0], atol=1e-12)
+    own = Pixels.of(patches[:, None], spec)
+    np.testing.assert_allclose(own.V, expected, atol=1e-12)
     psi = pixel_features(spec, planes(*gradients(patches[0], spec)))
     assert psi.shape == (P * P, spec.dim)
     np.testing.assert_allclose((own.scale[0] * psi).sum(axis=0), expected[0], atol=1e-12)
@@ -69,7 +70,9 @@ def test_pixels_without_gradient_count_as_in_the_descriptor():
     spec = Spec(32)
     patch = photo_patches(32)[0]
     patch[:, 4:] = 100
-    np.testing.assert_allclose(Pixels.of(patch[None], spec).V, raw(patch[None], spec)[0], atol=1e-9)
+    np.testing.assert_allclose(
+        Pixels.of(patch[None, None], spec).V, raw(patch[None], spec), atol=1e-9
+    )
 
 
 def test_responses_are_products_with_the_features():
@@ -115,8 +118,8 @@ def test_raw_heat_map_is_the_sum_over_all_pairs_of_pixels():
     patches = photo_patches(16)
     own = [planes(*gradients(patch, spec)) for patch in patches]
     psi0, psi1 = (pixel_features(spec, p) for p in own)
-    pixels = [Pixels.of(patch[None], spec) for patch in patches]
-    M = (pixels[0].scale * psi0) @ (pixels[1].scale * psi1).T  # every pair of pixels
+    pixels = [Pixels.of(patch[None, None], spec) for patch in patches]
+    M = (pixels[0].scale[0] * psi0) @ (pixels[1].scale[0] * psi1).T  # every pair of pixels
     why = explain_patches(*patches, spec)
     np.testing.assert_allclose(why.heat0["concat"], M.sum(axis=1).reshape(16, 16), atol=1e-12)
     np.testing.assert_allclose(why.heat1["concat"], M.sum(axis=0).reshape(16, 16), atol=1e-12)
@@ -290,5 +293,30 @@ def test_bad_pixels_and_kernels_are_named():
 
 
 def test_patches_without_sides():
-    with pytest.raises(ValueError, match="2 patches need as many sides, got 1"):
-        Pixels.of(np.zeros((2, 32, 32)), Spec(32))
+    with pytest.raises(ValueError, match=r"shape \(N, 1, P, P\), got \(1, 2, 32, 32\)"):
+        Pixels.of(np.zeros((1, 2, 32, 32)), Spec(32))
+
+
+@pytest.mark.parametrize("settings", [{}, {"scales": 3}, {"kernel": "polar", "whitening": None}])
+def test_heat_maps_of_many_matches_are_those_of_each(settings):
+    image = data.camera()[::2, ::2].copy()
+    kd = KDDescriptor(**settings)
+    frames = np.array([[60.0 + 9 * i, 80.0 + 5 * i, 4.0 + 0.2 * i, 17.0 * i] for i in range(9)])
+    flat = np.zeros_like(image)
+    maps = heat_maps(
+        kd.settings.patches(as_gray(image), frames),
+        np.concatenate(
+            [
+                kd.settings.patches(as_gray(image), frames[::-1][:8]),
+                kd.settings.patches(as_gray(flat), frames[:1]),
+            ]
+        ),
+        kd.settings,
+    )
+    for i in range(8):
+        why = explain(image, frames[i], image, frames[::-1][i], kd)
+        np.testing.assert_allclose(maps.heat0[i], why.heat0[why.name], atol=1e-12)
+        np.testing.assert_allclose(maps.heat1[i], why.heat1[why.name], atol=1e-12)
+        assert maps.similarity[i] == pytest.approx(why.similarity, abs=1e-12)
+        assert {k: v[i] for k, v in maps.shares.items()} == pytest.approx(why.shares, abs=1e-12)
+    assert not maps.heat0[8].any() and maps.similarity[8] == 0
