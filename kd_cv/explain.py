@@ -55,7 +55,8 @@ def planes(theta: ArrayLike, weight: ArrayLike) -> Array:
     """weight * (1, cos k theta, sin k theta) of pixels (..., P, P): (..., 7, P * P)."""
     theta, weight = np.broadcast_arrays(theta, weight)
     terms = weight[..., None] * (THETA.psi(theta) / THETA.psi_weights)
-    return np.swapaxes(terms.reshape(*theta.shape[:-2], -1, THETA.dim), -1, -2)
+    *many, height, width = theta.shape
+    return np.swapaxes(terms.reshape(*many, height * width, THETA.dim), -1, -2)
 
 
 def pixel_features(spec: Spec, planes: Array, pixels: Any = slice(None)) -> Array:

@@ -104,6 +104,8 @@ def command(
                 report, image0, image1, chosen.result,
                 names=names, descriptor=chosen.feature, title=DESCRIPTORS[descriptor],
                 ratio=options.ratio, threshold=options.threshold,
+                compared={DESCRIPTORS[name]: (own.result, own.feature)
+                          for name, own in answers.items()},
             )  # fmt: skip
     if save_homography and chosen.result.success:
         _write_homography(save_homography, chosen.result.H_0to1)

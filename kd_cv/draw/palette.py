@@ -5,6 +5,7 @@
 """
 
 from functools import lru_cache
+from typing import Any
 
 import cv2
 import numpy as np
@@ -37,6 +38,11 @@ def bgr(color: str) -> Color:
     return rgb(color)[::-1]
 
 
+def hexadecimal(color: NDArray[np.float64]) -> str:
+    """A colour, RGB 0..1, as "#rrggbb"."""
+    return "#" + "".join(f"{round(255 * float(value)):02x}" for value in color)
+
+
 @lru_cache(maxsize=1)
 def diverging_colors() -> NDArray[np.float64]:
     """256 colours (256, 3), RGB 0..1, the middle being zero."""
@@ -49,8 +55,12 @@ def diverging_colors() -> NDArray[np.float64]:
     return np.clip(colors, 0, 1).astype(np.float64)
 
 
+def heat_levels(heat: NDArray[Any]) -> NDArray[np.uint8]:
+    """Values from -1 to 1 as numbers of `diverging_colors`; what lies beyond takes the last."""
+    return np.clip(np.rint(127.5 * (1 + heat)), 0, 255).astype(np.uint8)
+
+
 def heat_rgb(heat: NDArray[np.float64], limit: float | None = None) -> NDArray[np.uint8]:
     """A heat map (P, P) in colours (P, P, 3), RGB; the strongest colour stands for `limit`."""
     limit = heat_limit(heat) if limit is None else limit
-    level = np.clip(np.rint(127.5 * (1 + heat / limit)), 0, 255).astype(np.intp)
-    return np.rint(255 * diverging_colors())[level].astype(np.uint8)
+    return np.rint(255 * diverging_colors())[heat_levels(heat / limit)].astype(np.uint8)

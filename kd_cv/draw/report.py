@@ -2,6 +2,10 @@
 
 The page needs no network and allows none: its content security policy admits the page's own style
 and script, by their hashes, and embedded images.
+
+Patches and heat maps are sheets of small gray tiles, two a match, compressed as WebP; the page
+colours the heat maps. Half of what the patches alone take without loss, from which the page could
+compute the heat maps itself.
 """
 
 import base64
@@ -24,11 +28,11 @@ from kd_cv.descriptor.frames import (
     as_gray,
     from_keypoints,
     resized_points,
-    to_corner,
 )
 from kd_cv.descriptor.sampling import extract_patches
 from kd_cv.draw import palette
-from kd_cv.explain import Explanation, explain, explain_patches
+from kd_cv.draw.matches import MAX_LINES
+from kd_cv.explain import heat_limit, heat_maps
 from kd_cv.feature2d import KDDescriptor
 from kd_cv.geometry import reprojection_errors
 from kd_cv.io.files import replacing
@@ -36,9 +40,11 @@ from kd_cv.io.images import reduced
 from kd_cv.matching import RATIO, MatchResult
 
 MAX_SIDE = 1600  # of an embedded photograph
-MAX_MATCHES = 2000  # on the page: the most certain
-MAX_EXPLAINED = 250  # with heat maps, of the inliers and of the outliers: the most certain
+MAX_MATCHES = 2000  # on the page, of all descriptors together: the most certain of each
+TILE = 32  # side of a patch or heat map on the page, at most
 COLUMNS = 32  # tiles in a row of a sheet
+QUALITY = 80  # of all embedded images
+PARTS = {"polar": "polar", "cart": "Cartesian"}
 Image = NDArray[np.uint8]
 
 
@@ -49,7 +55,7 @@ def write_report(
     result: MatchResult,
     **options: Any,
 ) -> None:
-    """Write the page of `report_page` to a file, whole or not at all."""
+    """Write the page of `report_page`, with its options, to a file, whole or not at all."""
     page = report_page(image0, image1, result, **options)
     with replacing(path) as temporary:
         temporary.write_text(page, encoding="utf-8")
@@ -65,73 +71,141 @@ def report_page(
     title: str = "KD",
     ratio: float = RATIO,
     threshold: float = 3.0,
+    compared: Mapping[str, tuple[MatchResult, Any]] | None = None,
 ) -> str:
     """The page as text.
 
     image0, image1  (H, W, 3) BGR
     result          of matching with `ratio` and `threshold`; the slider shows its candidates
-    descriptor      that made them; a KDDescriptor is explained by heat maps
+    names           of the two photographs
+    descriptor      that made the result; a KDDescriptor is explained by heat maps
+    title           of the descriptor
+    compared        title -> result and descriptor of others, to be switched to
     """
+    chosen = {title: (result, descriptor)}
+    everything = {**chosen, **{k: v for k, v in (compared or {}).items() if k not in chosen}}
     small0, small1 = reduced(image0, MAX_SIDE), reduced(image1, MAX_SIDE)
-    matches, ratios, inliers = _on_page(result, ratio, threshold)
-    frames_of = descriptor.frames if isinstance(descriptor, KDDescriptor) else from_keypoints
-    frames = [
-        frames_of([keypoints[i] for i in rows.tolist()])
-        for keypoints, rows in zip((result.keypoints0, result.keypoints1), matches.T, strict=True)
+    most = MAX_MATCHES // len(everything)
+    parts = [
+        _Part(key, image0, image1, *found, names, ratio, threshold, most)
+        for key, found in everything.items()
     ]
-    explanations = _explain(image0, image1, frames, inliers, descriptor)
-    patches = [
-        _patches(image, frame, descriptor)
-        for image, frame in zip((image0, image1), frames, strict=True)
-    ]
-    positions = [frame[:, :2] for frame in frames]
-    scales = [
-        np.array(small.shape[1::-1]) / np.array(image.shape[1::-1])
-        for image, small in ((image0, small0), (image1, small1))
-    ]
-    H_0to1 = result.H_0to1 if result.success else None
-    heat_rows = {row: place for place, row in enumerate(explanations)}
+    H_0to1 = parts[0].H_0to1
+    sheets = "".join(part.sheets(number) for number, part in enumerate(parts))
     data = {
-        "points": [_rounded(to_corner(p) * s) for p, s in zip(positions, scales, strict=True)],
-        "position": [_rounded(p) for p in positions],
-        "ratio": np.round(ratios.astype(np.float64), 6).tolist(),
-        "inlier": inliers.astype(int).tolist(),
-        "overlay": H_0to1 is not None,
-        "tile": patches[0].shape[1],
+        "sizes": [list(image.shape[1::-1]) for image in (image0, image1)],
+        "ratio": float(ratio),
+        "lines": MAX_LINES,
         "columns": COLUMNS,
-        "heat": [heat_rows.get(i, -1) for i in range(len(ratios))],
-        "similarity": [round(why.similarity, 4) for why in explanations.values()],
-        "shares": _shares(list(explanations.values())),
-        "noHeat": _why_no_heat(descriptor),
+        "overlay": H_0to1 is not None,
+        "palette": {
+            "inlier": palette.INLIER,
+            "outlier": palette.OUTLIER,
+            "outline": palette.OUTLINE,
+            "heat": [palette.hexadecimal(color) for color in palette.diverging_colors()],
+        },
+        "descriptors": [part.data() for part in parts],
     }
-    inlier_count = int(result.inliers.sum())
-    found = "homography found" if result.success else "no homography found"
     return _fill(
         {
             "NAME0": _escaped(names[0]),
             "NAME1": _escaped(names[1]),
-            "SUMMARY": html.escape(
-                f"{title} · {inlier_count} inliers of {len(result.matches)} matches at ratio "
-                f"{ratio:g} · {found}"
-            ),
-            "NOTE": html.escape(_note(len(ratios), len(result.candidates[1]), threshold)),
-            "RATIO": f"{ratio:.6g}",
-            "RATIO_MIN": f"{min(0.3, ratio):.6g}",
-            "IMAGE0": _jpeg(small0),
-            "IMAGE1": _jpeg(small1),
-            "WARPED": _jpeg(_overlay(small0, small1, H_0to1, scales)),
-            "PATCHES": _jpeg(_sheet(_alternating(*patches))),
-            "HEATS": _jpeg(_sheet(_heat_tiles(list(explanations.values())))),
+            "IMAGE0": _webp(small0),
+            "IMAGE1": _webp(small1),
+            "WARPED": _webp(_overlay(small0, small1, H_0to1, image0.shape, image1.shape)),
+            "SHEETS": sheets,
             # "<" could end the script element that holds the data.
-            "DATA": json.dumps(data).replace("<", "\\u003c"),
+            "DATA": json.dumps(data, separators=(",", ":")).replace("<", "\\u003c"),
         }
     )
 
 
+class _Part:
+    """What the page holds of one descriptor."""
+
+    def __init__(
+        self,
+        title: str,
+        image0: Image,
+        image1: Image,
+        result: MatchResult,
+        descriptor: Any,
+        names: tuple[str, str],
+        ratio: float,
+        threshold: float,
+        most: int,
+    ) -> None:
+        self.title, self.result, self.names = title, result, names
+        self.ratio, self.threshold = ratio, threshold
+        matches, self.ratios, self.inliers = _on_page(result, ratio, threshold, most)
+        keypoints = result.keypoints0, result.keypoints1
+        frames_of = descriptor.frames if _is_kd(descriptor) else from_keypoints
+        self.frames = [
+            frames_of([own[i] for i in rows.tolist()])
+            for own, rows in zip(keypoints, matches.T, strict=True)
+        ]
+        self.side = _side(descriptor)
+        images = as_gray(image0), as_gray(image1)
+        stack0, stack1 = (
+            _stacks(descriptor, image, frames)
+            for image, frames in zip(images, self.frames, strict=True)
+        )
+        largest = int(np.argmax(descriptor.settings.scales)) if _is_kd(descriptor) else 0
+        self.patches = _stretched(_small(_in_turn(stack0[:, largest], stack1[:, largest])))
+        self.maps = None
+        if _explainable(descriptor):
+            self.maps = heat_maps(stack0, stack1, descriptor.settings)
+        self.no_heat = "" if self.maps else _why_no_heat(title, descriptor)
+
+    @property
+    def H_0to1(self) -> NDArray[np.float64] | None:
+        return self.result.H_0to1 if self.result.success else None
+
+    def sheets(self, number: int) -> str:
+        """The elements that hold the patches and the heat maps."""
+        tiles = {"patches": self.patches}
+        if self.maps is not None:
+            heats = _small(_in_turn(self.maps.heat0, self.maps.heat1))
+            tiles["heats"] = _levels(heats.reshape(-1, 2, *heats.shape[1:]))
+        return "".join(
+            f'<img id="{kind}{number}" alt="" src="{_webp(_sheet(own))}" hidden>\n'
+            for kind, own in tiles.items()
+        )
+
+    def data(self) -> dict[str, Any]:
+        """What the script needs to know."""
+        result, H_0to1 = self.result, self.H_0to1
+        geometry = "homography" if result.success else "no homography"
+        inliers = int(result.inliers.sum())
+        return {
+            "title": self.title,
+            "summary": f"{self.title} · {inliers} inliers of {len(result.matches)} matches at "
+            f"ratio {self.ratio:g} · {geometry} found",
+            "counts": [str(len(result.matches)), str(inliers), f"{geometry} found"],
+            "note": _note(len(self.ratios), len(result.candidates[1]), self.threshold),
+            "nothing": "" if len(self.ratios) else _why_nothing(result, self.names),
+            "words": ["inliers", "outliers"],
+            "one": ["inlier", "outlier"],
+            "points": [_rounded(frames[:, :2]) for frames in self.frames],
+            "windows": [
+                _rounded(np.stack([self.side * frames[:, 2], frames[:, 3].clip(0)], axis=1))
+                for frames in self.frames
+            ],
+            "ratios": np.round(self.ratios.astype(np.float64), 4).tolist(),
+            "inliers": self.inliers.astype(int).tolist(),
+            "H": None if H_0to1 is None else H_0to1.tolist(),
+            "F": None,
+            "tile": int(self.patches.shape[1]),
+            "similarity": [] if self.maps is None else np.round(self.maps.similarity, 4).tolist(),
+            "noHeat": self.no_heat,
+            "shares": {}
+            if self.maps is None or len(self.maps.shares) < 2
+            else {PARTS[k]: np.round(v, 4).tolist() for k, v in self.maps.shares.items()},
+        }
+
+
 def _on_page(
-    result: MatchResult,
-    ratio: float,
-    threshold: float,
+    result: MatchResult, ratio: float, threshold: float, most: int
 ) -> tuple[NDArray[np.int64], NDArray[np.float32], NDArray[np.bool_]]:
     """Matches, ratios and inliers of the page, the most certain first.
 
@@ -149,101 +223,89 @@ def _on_page(
         )
         inliers = reprojection_errors(points0, points1, result.H_0to1) <= threshold
     inliers[passed] = result.inliers
-    order = np.argsort(ratios, kind="stable")[:MAX_MATCHES]
+    order = np.argsort(ratios, kind="stable")[:most]
     return matches[order], ratios[order], inliers[order]
 
 
-def _explain(
-    image0: Image,
-    image1: Image,
-    frames: list[Frames],
-    inliers: NDArray[np.bool_],
-    descriptor: Any,
-) -> dict[int, Explanation]:
-    """Explanations by row: of the most certain inliers and the most certain outliers."""
-    if not _explainable(descriptor):
-        return {}
-    rows = [i for kind in (inliers, ~inliers) for i in np.flatnonzero(kind)[:MAX_EXPLAINED]]
-    gray0, gray1 = as_gray(image0), as_gray(image1)
-    if descriptor.settings.scales != (1.0,):
-        return {int(i): explain(gray0, frames[0][i], gray1, frames[1][i], descriptor) for i in rows}
-    # One pyramid for all patches of an image.
-    patches0, patches1 = (
-        _patches(gray, frame[rows], descriptor)
-        for gray, frame in ((gray0, frames[0]), (gray1, frames[1]))
-    )
-    return {
-        int(i): explain_patches(p0, p1, descriptor.spec, descriptor.projection)
-        for i, p0, p1 in zip(rows, patches0, patches1, strict=True)
-    }
+def _is_kd(descriptor: Any) -> bool:
+    return isinstance(descriptor, KDDescriptor)
 
 
 def _explainable(descriptor: Any) -> bool:
-    if not isinstance(descriptor, KDDescriptor):
+    if not _is_kd(descriptor):
         return False
     return descriptor.projection is None or descriptor.projection.power == 1.0
 
 
-def _why_no_heat(descriptor: Any) -> str:
-    if not _explainable(descriptor):
-        return "This descriptor cannot be shared out among the pixels: there are no heat maps."
-    return f"Only the {MAX_EXPLAINED} most certain inliers and outliers have heat maps here."
+def _why_no_heat(title: str, descriptor: Any) -> str:
+    if _is_kd(descriptor):
+        return "A whitening with a square root cannot be shared out among the pixels."
+    return f"The histograms of {title} cannot be shared out among the pixels: no heat maps."
 
 
-def _patches(image: Image, frames: Frames, descriptor: Any) -> NDArray[np.float32]:
-    """What the descriptor sees (N, P, P); for SIFT its window, in 32 x 32 samples."""
-    if not isinstance(descriptor, KDDescriptor):
-        return extract_patches(image, frames, 32, MAGNIFICATIONS["sift"])
-    largest = int(np.argmax(descriptor.settings.scales))
-    return descriptor.settings.patches(as_gray(image), frames)[:, largest]
+def _side(descriptor: Any) -> float:
+    """Side of the largest patch in sizes of a frame; for others, of SIFT's window."""
+    if not _is_kd(descriptor):
+        return MAGNIFICATIONS["sift"]
+    return descriptor.settings.side * max(descriptor.settings.scales)
 
 
-def _alternating(patches0: NDArray[np.float32], patches1: NDArray[np.float32]) -> Image:
-    """Tiles (2 N, P, P) of both images in turn, each from its darkest to its brightest pixel."""
-    tiles = np.stack([patches0, patches1], axis=1).reshape(-1, *patches0.shape[1:])
+def _stacks(descriptor: Any, gray: NDArray[Any], frames: Frames) -> NDArray[np.float32]:
+    """What the descriptor sees, (N, S, P, P); for others, SIFT's window in 32 x 32 samples."""
+    if _is_kd(descriptor):
+        return descriptor.settings.patches(gray, frames)
+    return extract_patches(gray, frames, TILE, MAGNIFICATIONS["sift"])[:, None]
+
+
+def _in_turn(first: NDArray[Any], second: NDArray[Any]) -> NDArray[Any]:
+    """(N, P, P) of both images in turn: (2 N, P, P)."""
+    return np.stack([first, second], axis=1).reshape(-1, *first.shape[1:])
+
+
+def _small(tiles: NDArray[Any]) -> NDArray[np.float32]:
+    """Tiles (N, P, P) at no more than TILE pixels a side, by means over areas."""
+    tiles = tiles.astype(np.float32)
+    if tiles.shape[1] <= TILE or not len(tiles):
+        return tiles
+    return np.stack([cv2.resize(t, (TILE, TILE), interpolation=cv2.INTER_AREA) for t in tiles])
+
+
+def _stretched(tiles: NDArray[np.float32]) -> Image:
+    """Each tile from its darkest to its brightest pixel."""
     low, high = tiles.min(axis=(1, 2), keepdims=True), tiles.max(axis=(1, 2), keepdims=True)
     return np.rint(255 * (tiles - low) / np.maximum(high - low, 1e-6)).astype(np.uint8)
 
 
-def _heat_tiles(explanations: list[Explanation]) -> Image:
-    """Tiles (2 N, P, P, 3) BGR of the heat maps of both images in turn."""
-    tiles = [
-        palette.heat_rgb(maps[why.name], why.limit())[:, :, ::-1]
-        for why in explanations
-        for maps in (why.heat0, why.heat1)
-    ]
-    return np.array(tiles, np.uint8) if tiles else np.zeros((0, 1, 1, 3), np.uint8)
-
-
-def _shares(explanations: list[Explanation]) -> dict[str, list[float]]:
-    parts = {"polar": "polar", "cart": "Cartesian"}
-    if not explanations or len(explanations[0].shares) < 2:
-        return {}
-    return {
-        title: [round(why.shares[part], 4) for why in explanations] for part, title in parts.items()
-    }
+def _levels(pairs: NDArray[np.float32]) -> Image:
+    """Heat maps (N, 2, P, P) as colours of the palette, (2 N, P, P); the two of a match alike."""
+    limits = np.array([heat_limit(*pair) for pair in pairs]).reshape(-1, 1, 1, 1)
+    return palette.heat_levels(pairs / limits).reshape(-1, *pairs.shape[2:])
 
 
 def _sheet(tiles: Image) -> Image:
-    """Tiles (N, P, P, ...) side by side, COLUMNS in a row."""
+    """Tiles (N, P, P) side by side, COLUMNS in a row."""
     count, size = tiles.shape[:2]
     rows = max(1, -(-count // COLUMNS))
-    padded = np.zeros((rows * COLUMNS, *tiles.shape[1:]), np.uint8)
+    padded = np.zeros((rows * COLUMNS, size, size), np.uint8)
     padded[:count] = tiles
-    grid = padded.reshape(rows, COLUMNS, *tiles.shape[1:]).swapaxes(1, 2)
-    return grid.reshape(rows * size, COLUMNS * size, *tiles.shape[3:])
+    grid = padded.reshape(rows, COLUMNS, size, size).swapaxes(1, 2)
+    return grid.reshape(rows * size, COLUMNS * size)
 
 
 def _overlay(
     small0: Image,
     small1: Image,
     H_0to1: NDArray[np.float64] | None,
-    scales: list[NDArray[np.float64]],
+    shape0: tuple[int, ...],
+    shape1: tuple[int, ...],
 ) -> Image:
-    """Image 0 as seen from image 1; around it image 1, dimmed. One pixel without a homography."""
+    """Image 0 as seen from image 1; around it image 1, dimmed. One pixel without a homography.
+
+    H_0to1 is that of the images of shape0 and shape1, of which these are reduced copies.
+    """
     if H_0to1 is None:
         return np.zeros((1, 1, 3), np.uint8)
-    S0, S1 = (_scaling(scale) for scale in scales)
+    S0, S1 = _scaling(small0.shape, shape0), _scaling(small1.shape, shape1)
     small_H_0to1 = S1 @ H_0to1 @ np.linalg.inv(S0)
     size = small1.shape[1::-1]
     warped = cv2.warpPerspective(small0, small_H_0to1, size)
@@ -251,17 +313,18 @@ def _overlay(
     return np.where(inside[:, :, None] > 0, warped, small1 // 3)
 
 
-def _scaling(scale: NDArray[np.float64]) -> NDArray[np.float64]:
-    """(3, 3) from an image to its resized copy."""
+def _scaling(small: tuple[int, ...], shape: tuple[int, ...]) -> NDArray[np.float64]:
+    """(3, 3) from an image to its resized copy, by their shapes."""
+    scale = np.array([small[1] / shape[1], small[0] / shape[0]])
     H_0to1 = np.diag([*scale, 1.0])
     H_0to1[:2, 2] = resized_points(np.zeros(2), scale)
     return H_0to1
 
 
-def _jpeg(image: Image) -> str:
+def _webp(image: Image) -> str:
     """A data URI."""
-    encoded = cv2.imencode(".jpg", image, [cv2.IMWRITE_JPEG_QUALITY, 88])[1]
-    return "data:image/jpeg;base64," + base64.b64encode(encoded.tobytes()).decode("ascii")
+    encoded = cv2.imencode(".webp", image, [cv2.IMWRITE_WEBP_QUALITY, QUALITY])[1]
+    return "data:image/webp;base64," + base64.b64encode(encoded.tobytes()).decode("ascii")
 
 
 def _rounded(points: NDArray[np.float64]) -> list[list[float]]:
@@ -277,6 +340,21 @@ def _note(shown: int, candidates: int, threshold: float) -> str:
     )
 
 
+def _why_nothing(result: MatchResult, names: tuple[str, str]) -> str:
+    """Why there is no match, and what might help."""
+    for name, keypoints in zip(names, (result.keypoints0, result.keypoints1), strict=True):
+        if not keypoints:
+            return (
+                f"No keypoints were found in {name}: is it flat, very dark or very blurred? "
+                "A detector with a lower contrast threshold may find some."
+            )
+    counts = f"{len(result.keypoints0)} and {len(result.keypoints1)}"
+    return (
+        f"Of {counts} keypoints no two are each other's nearest neighbours: "
+        "do the photographs show the same thing?"
+    )
+
+
 def _escaped(name: str) -> str:
     # Bytes of a file name that are no text become question marks.
     return html.escape(name.encode("utf-8", "replace").decode("utf-8"))
@@ -285,9 +363,6 @@ def _escaped(name: str) -> str:
 def _fill(values: Mapping[str, str]) -> str:
     """The template with each @@NAME@@ replaced, in one pass: values are not searched again."""
     template = (resources.files("kd_cv.draw") / "report.html").read_text(encoding="utf-8")
-    # Into the style first: the hash is that of what the browser reads.
-    for name in ("INLIER", "OUTLIER"):
-        template = template.replace(f"@@{name}@@", getattr(palette, name))
     hashes = {
         f"{tag.upper()}_HASH": _hash(re.findall(f"<{tag}>(.*?)</{tag}>", template, re.DOTALL)[0])
         for tag in ("style", "script")

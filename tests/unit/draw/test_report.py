@@ -1,5 +1,6 @@
 """The HTML page of a match, in a real browser where Chromium is installed."""
 
+import base64
 import json
 import re
 import shutil
@@ -13,10 +14,12 @@ pytest.importorskip("skimage")
 
 from kd_cv import KDDescriptor
 from kd_cv.cli.matcher import Options, run
-from kd_cv.descriptor.frames import as_gray
+from kd_cv.descriptor.frames import as_gray, to_keypoints
 from kd_cv.draw import report
 from kd_cv.evaluate.metrics import homography_corner_error
+from kd_cv.explain import explain
 from kd_cv.io.builtin import example_pair
+from kd_cv.matching import MatchResult
 
 NAMES = ('<img src=x onerror="alert(1)">.png', "b & '@@DATA@@'.png")
 
@@ -59,56 +62,113 @@ def test_page_needs_no_network_and_escapes_names(pair, found):
 def _urls(page):
     sources = re.findall(r'(?:src|href)="([^"]*)"', page)
     assert all(source.startswith("data:") for source in sources)
-    return [source for source in sources if not source.startswith("data:image/jpeg;base64,")]
+    return [source for source in sources if not source.startswith("data:image/webp;base64,")]
 
 
 def test_data_agrees_with_the_result(pair, found):
     result = found["kd"].result
-    data = _data(_page(pair, found["kd"], ratio=0.85))
-    ratio, inlier = np.array(data["ratio"]), np.array(data["inlier"], bool)
+    (data,) = _data(_page(pair, found["kd"], ratio=0.85))["descriptors"]
+    ratio, inlier = np.array(data["ratios"]), np.array(data["inliers"], bool)
     assert (ratio <= 0.85).sum() == len(result.matches) < len(ratio)
     assert inlier[ratio <= 0.85].sum() == result.inliers.sum()
     assert np.all(np.diff(ratio) >= 0)
     first = result.ratios.argmin()
-    assert data["position"][0][0] == pytest.approx(result.points0[first], abs=0.01)
-    assert data["position"][1][0] == pytest.approx(result.points1[first], abs=0.01)
-    assert data["overlay"]
+    assert data["points"][0][0] == pytest.approx(result.points0[first], abs=0.01)
+    assert data["points"][1][0] == pytest.approx(result.points1[first], abs=0.01)
+    keypoint = result.keypoints0[result.matches[first][0]]
+    side = 15 * keypoint.size
+    assert data["windows"][0][0] == pytest.approx([side, keypoint.angle], abs=0.01)
 
 
-def test_heat_maps_for_kd_only(pair, found, monkeypatch):
-    monkeypatch.setattr(report, "MAX_EXPLAINED", 20)
-    data = _data(_page(pair, found["kd"]))
-    explained = [i for i, row in enumerate(data["heat"]) if row >= 0]
-    kinds = np.array(data["inlier"])[explained]
-    assert kinds.sum() == 20 and (kinds == 0).sum() == 20
-    assert max(data["heat"]) == 39 and len(data["similarity"]) == 40
+def test_every_match_of_kd_has_heat_maps_that_sum_to_its_similarity(pair, found):
+    own = found["kd"]
+    page = _page(pair, own)
+    (data,) = _data(page)["descriptors"]
+    assert len(data["similarity"]) == len(data["ratios"]) > len(own.result.matches)
     shares = np.array(list(data["shares"].values())).sum(axis=0)
     assert shares == pytest.approx(data["similarity"], abs=2e-3)
-    assert set(_data(_page(pair, found["sift"]))["heat"]) == {-1}
+    first = own.result.ratios.argmin()
+    i, j = own.result.matches[first]
+    why = explain(pair[0], own.result.keypoints0[i], pair[1], own.result.keypoints1[j], own.feature)
+    assert data["similarity"][0] == pytest.approx(why.similarity, abs=1e-3)
+    heat = _tile(page, "heats0", 0).astype(float) / 127.5 - 1  # the sheet is compressed
+    expected = np.clip(why.heat0["whitened"] / why.limit(), -1, 1)
+    assert np.abs(heat - expected).mean() < 0.03
+    assert np.corrcoef(heat.ravel(), expected.ravel())[0, 1] > 0.97
 
 
-def test_several_scales_are_explained(pair, monkeypatch):
-    monkeypatch.setattr(report, "MAX_EXPLAINED", 3)
-    gray0, gray1 = as_gray(pair[0]), as_gray(pair[1])
-    found = _run(gray0, gray1)
-    found.feature = KDDescriptor(scales=3)
-    assert max(_data(_page(pair, found))["heat"]) == 5
+def _tile(page, name, index):
+    """A tile of a sheet, as the browser would decode it."""
+    encoded = re.findall(f'id="{name}" alt="" src="data:image/webp;base64,([^"]*)"', page)[0]
+    sheet = cv2.imdecode(np.frombuffer(base64.b64decode(encoded), np.uint8), cv2.IMREAD_GRAYSCALE)
+    row, column = divmod(index, report.COLUMNS)
+    size = sheet.shape[1] // report.COLUMNS
+    return sheet[row * size : (row + 1) * size, column * size : (column + 1) * size]
+
+
+def test_sift_has_patches_and_says_why_there_is_no_heat(pair, found):
+    page = _page(pair, found["sift"], title="SIFT")
+    (data,) = _data(page)["descriptors"]
+    assert data["similarity"] == [] and "histograms of SIFT" in data["noHeat"]
+    assert 'id="patches0"' in page and 'id="heats0"' not in page
+
+
+@pytest.mark.parametrize("settings", [{"scales": 3}, {"patch_size": 64}])
+def test_other_settings_are_explained_on_tiles_of_the_same_size(pair, settings):
+    own = _run(pair[0], pair[1])
+    own.feature = KDDescriptor(**settings)
+    (data,) = _data(_page(pair, own))["descriptors"]
+    assert len(data["similarity"]) == len(data["ratios"]) and data["tile"] == 32
+
+
+def test_others_are_compared_and_share_the_limit(pair, found, monkeypatch):
+    monkeypatch.setattr(report, "MAX_MATCHES", 80)
+    compared = {"KD": (found["kd"].result, None), "SIFT": (found["sift"].result, None)}
+    kd, sift = _data(_page(pair, found["kd"], compared=compared))["descriptors"]
+    assert (kd["title"], sift["title"]) == ("KD", "SIFT")
+    assert len(kd["ratios"]) == len(sift["ratios"]) == 40
+    assert sift["counts"][0] == str(len(found["sift"].result.matches))
+    assert "The 40 most certain of" in sift["note"]
+
+
+def test_two_thousand_matches_take_less_than_five_megabytes():
+    """Of two large photographs full of detail, the whole page."""
+    from skimage import data
+
+    photo = cv2.resize(data.stereo_motorcycle()[0][:, :, ::-1], (1600, 1080))
+    noise = np.random.default_rng(0).normal(0, 12, photo.shape)
+    image0 = np.clip(photo + noise, 0, 255).astype(np.uint8)
+    frames = np.random.default_rng(1).uniform([60, 60, 2, 0], [1500, 1000, 8, 360], (2000, 4))
+    keypoints = to_keypoints(frames)
+    rows = np.stack([np.arange(2000)] * 2, axis=1)
+    ratios = np.linspace(0.1, 1, 2000, dtype=np.float32)
+    passed = ratios <= 0.85
+    result = MatchResult(
+        keypoints, keypoints, rows[passed], ratios[passed], np.ones(passed.sum(), bool), np.eye(3),
+        success=True, candidates=(rows, ratios),
+    )  # fmt: skip
+    page = report.report_page(
+        image0, image0[:, ::-1].copy(), result, names=("a", "b"), descriptor=KDDescriptor()
+    )
+    assert len(_data(page)["descriptors"][0]["similarity"]) == 2000
+    assert len(page) < 5_000_000
 
 
 def test_warped_image_lies_on_the_other(pair, found):
     """The overlay shows image 0 where image 1 shows it too, also when both are reduced."""
     image0, image1, _ = pair
     H_0to1 = found["kd"].result.H_0to1
-    scale = np.array([1.0, 1.0])
-    whole = report._overlay(image0, image1, H_0to1, [scale, scale])
+    shapes = image0.shape, image1.shape
+    whole = report._overlay(image0, image1, H_0to1, *shapes)
     small0, small1 = (cv2.resize(i, (192, 192), interpolation=cv2.INTER_AREA) for i in pair[:2])
-    half = report._overlay(small0, small1, H_0to1, [scale / 2, scale / 2])
+    half = report._overlay(small0, small1, H_0to1, *shapes)
     for warped, truth in ((whole, image1), (half, small1)):
         side = warped.shape[0]
         inner = np.s_[side // 4 : 3 * side // 4, side // 4 : 3 * side // 4]
         a, b = (as_gray(i)[inner].astype(float).ravel() for i in (warped, truth))
         assert np.corrcoef(a, b)[0, 1] > 0.95
-    assert homography_corner_error(report._scaling(scale / 2), np.diag([0.5, 0.5, 1]), (9, 9)) < 0.4
+    halved = report._scaling((5, 5), (10, 10))
+    assert homography_corner_error(halved, np.diag([0.5, 0.5, 1]), (9, 9)) < 0.4
 
 
 @pytest.mark.parametrize("texture", [0, 1])
@@ -117,8 +177,11 @@ def test_page_without_matches(texture):
     images = noise * np.uint8(texture)
     page = _page(images, _run(*images))
     data = _data(page)
-    assert not data["overlay"] and "no homography found" in page
-    assert (len(data["ratio"]) > 0) == bool(texture)
+    (own,) = data["descriptors"]
+    assert not data["overlay"] and "no homography found" in own["summary"]
+    assert (len(own["ratios"]) > 0) == bool(texture) == (own["nothing"] == "")
+    if not texture:
+        assert f"No keypoints were found in {NAMES[0]}" in own["nothing"]
 
 
 def test_nothing_is_written_into_a_missing_folder(pair, found, tmp_path):
@@ -157,11 +220,19 @@ def browser(tmp_path_factory):
 
 @pytest.fixture
 def opened(browser, pair, found, tmp_path):
+    return _open(browser, _page(pair, found["kd"]), tmp_path)
+
+
+def _open(browser, page, tmp_path):
     path = tmp_path / "report.html"
-    path.write_text(_page(pair, found["kd"]), encoding="utf-8")
+    path.write_text(page, encoding="utf-8")
     browser.get(path.as_uri())
-    _wait(browser, lambda: browser.execute_script("return document.documentElement.dataset.ready"))
+    _ready(browser)
     return browser
+
+
+def _ready(browser):
+    _wait(browser, lambda: browser.execute_script("return document.documentElement.dataset.ready"))
 
 
 def _wait(browser, condition):
@@ -186,7 +257,7 @@ def test_page_loads_without_errors(opened, found):
     assert opened.title.startswith("<img src=x")
     result = found["kd"].result
     inliers = int(result.inliers.sum())
-    assert _count(opened) == [len(result.matches), inliers, len(result.matches) - inliers]
+    assert _count(opened)[:3] == [len(result.matches), inliers, len(result.matches) - inliers]
 
 
 def test_slider_and_switches_change_what_is_shown(opened):
@@ -200,36 +271,182 @@ def test_slider_and_switches_change_what_is_shown(opened):
     _set(opened, "ratio", 1)
     assert _count(opened)[0] > whole[0]
     opened.find_element("id", "inliers").click()
-    shown, inliers, outliers = _count(opened)
+    shown, inliers, outliers, *_ = _count(opened)
     assert inliers == 0 and shown == outliers > 0
 
 
-def test_a_click_explains_a_match(opened):
+def test_lines_are_thinned_on_request(opened):
+    shown = _count(opened)[0]
+    drawn = int(opened.find_element("id", "lines-value").text)
+    assert 0 < drawn <= report.MAX_LINES
+    before = _picture(opened)
+    _set(opened, "lines", 20)
+    assert 0 < int(opened.find_element("id", "lines-value").text) <= 20
+    assert _count(opened)[0] == shown and (before != _picture(opened)).any()
+    _set(opened, "lines", 0)
+    assert opened.find_element("id", "count").text.endswith("none drawn as a line")
+
+
+PIXELS = """
+const from = arguments[0], copy = document.createElement("canvas");
+copy.width = from.width; copy.height = from.height;
+const pen = copy.getContext("2d", { willReadFrequently: true });
+pen.drawImage(from, 0, 0);
+return Array.from(pen.getImageData(0, 0, copy.width, copy.height).data);
+"""
+
+
+def _pixels(browser, canvas):
+    """The pixels of a canvas (N, 3), by way of a copy that is made to be read."""
+    return np.array(browser.execute_script(PIXELS, canvas), np.uint8).reshape(-1, 4)[:, :3]
+
+
+def _picture(browser):
+    return _pixels(browser, browser.find_element("id", "matches"))
+
+
+def _tiles(browser):
+    """The tiles of the explanation, each (32 * 32, 3)."""
+    tiles = browser.find_elements("css selector", "#patches canvas")
+    return [_pixels(browser, tile) for tile in tiles]
+
+
+def _click_match(browser, index):
+    """Click the first end of a match, as the page is laid out at this width."""
     from selenium.webdriver.common.action_chains import ActionChains
 
-    explanation = opened.find_element("id", "explanation")
-    assert not explanation.is_displayed()
-    canvas = opened.find_element("id", "matches")
-    x, y = json.loads(opened.find_element("id", "data").get_attribute("textContent"))["points"][0][
-        0
-    ]
-    # The left photograph fills the left half of the canvas but for half the gap.
-    scale = (canvas.size["width"] - 10) / 2 / 384
-    dx, dy = x * scale - canvas.size["width"] / 2, y * scale - canvas.size["height"] / 2
-    ActionChains(opened).move_to_element_with_offset(canvas, round(dx), round(dy)).click().perform()
-    assert explanation.is_displayed()
-    tiles = opened.find_elements("css selector", "#patches canvas")
-    assert len(tiles) == 4
-    for tile in tiles:  # not blank
-        pixels = opened.execute_script(
-            "const c = arguments[0]; return Array.from(c.getContext('2d')"
-            ".getImageData(0, 0, c.width, c.height).data)", tile,
-        )  # fmt: skip
-        assert np.std(np.array(pixels).reshape(-1, 4)[:, :3]) > 5
+    canvas = browser.find_element("id", "matches")
+    data = json.loads(browser.find_element("id", "data").get_attribute("textContent"))
+    x, y = data["descriptors"][0]["points"][0][index]
+    width, height = canvas.size["width"], canvas.size["height"]
+    scale = ((width - 10) / 2 if width >= 600 else width) / 384
+    dx, dy = (x + 0.5) * scale - width / 2, (y + 0.5) * scale - height / 2
+    ActionChains(browser).move_to_element_with_offset(
+        canvas, round(dx), round(dy)
+    ).click().perform()
+
+
+def test_a_match_is_selected_from_the_start(opened):
+    assert opened.find_element("id", "why-title").text.startswith("Match ")
+    tiles = _tiles(opened)
+    assert len(tiles) == 4 and all(np.std(tile) > 5 for tile in tiles)  # not blank
+    gray, colored = tiles[0], tiles[1]
+    assert np.ptp(gray, axis=1).max() < 12 and np.ptp(colored, axis=1).max() > 100
+    said = opened.find_element("id", "spoken").get_attribute("textContent")
+    assert re.match(r"Match \d+ of \d+, (in|out)lier, ratio 0\.\d\d, similarity [01]\.\d\d", said)
+
+
+def test_a_click_explains_a_match_beside_the_photographs(opened):
+    before = opened.find_element("id", "facts").text
+    _click_match(opened, 11)
+    assert opened.find_element("id", "facts").text != before
+    panel, canvas = (opened.find_element("id", i).rect for i in ("panel", "matches"))
+    assert panel["x"] >= canvas["x"] + canvas["width"]
     facts = opened.find_element("id", "facts").text
     opened.find_element("id", "next").click()
     assert opened.find_element("id", "facts").text != facts
+    opened.find_element("id", "previous").click()
+    assert opened.find_element("id", "facts").text == facts
     assert opened.get_log("browser") == []
+
+
+def test_on_a_phone_a_click_brings_a_sheet_from_below(opened):
+    phone = {"width": 400, "height": 800, "deviceScaleFactor": 1, "mobile": True}
+    opened.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", phone)
+    try:
+        opened.refresh()
+        _ready(opened)
+        explanation = opened.find_element("id", "explanation")
+        assert not explanation.is_displayed(), "the photographs come first"
+        captions = [opened.find_element("id", f"caption{side}").rect for side in (0, 1)]
+        canvas = opened.find_element("id", "matches").rect
+        height = canvas["width"]  # of each photograph: they are square
+        for side, caption in enumerate(captions):
+            top = canvas["y"] + side * (height + 26) + height
+            assert top <= caption["y"] and caption["y"] + caption["height"] <= top + 27
+        _click_match(opened, 11)
+        assert explanation.is_displayed() and len(_tiles(opened)) == 4
+        box = opened.execute_script(
+            "const b = document.getElementById('panel').getBoundingClientRect();"
+            "return [b.left, b.top, b.right, b.bottom]"
+        )
+        assert box[0] == 0 and box[1] > 250 and box[2:] == [400, 800]
+        wide = opened.execute_script("return document.documentElement.scrollWidth")
+        assert wide <= 400, "nothing is cut off"
+        opened.find_element("id", "fold").click()
+        assert not explanation.is_displayed()
+    finally:
+        opened.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def test_keys_step_and_zoom(opened):
+    from selenium.webdriver.common.keys import Keys
+
+    canvas = opened.find_element("id", "matches")
+    title, whole = opened.find_element("id", "why-title"), _picture(opened)
+    first = title.text
+    canvas.send_keys(Keys.ARROW_RIGHT)
+    assert title.text != first
+    canvas.send_keys(Keys.ARROW_LEFT)
+    assert title.text == first and (_picture(opened) == whole).all()
+    canvas.send_keys("+")
+    assert "zoomed" in canvas.get_attribute("class") and (_picture(opened) != whole).any()
+    canvas.send_keys("0")
+    assert "zoomed" not in canvas.get_attribute("class") and (_picture(opened) == whole).all()
+
+
+def test_a_zoomed_photograph_is_dragged(opened):
+    from selenium.webdriver.common.action_chains import ActionChains
+
+    opened.find_element("id", "closer").click()
+    before, title = _picture(opened), opened.find_element("id", "why-title").text
+    canvas = opened.find_element("id", "matches")
+    ActionChains(opened).move_to_element_with_offset(
+        canvas, -canvas.size["width"] // 4, 0
+    ).click_and_hold().move_by_offset(60, 30).release().perform()
+    assert (_picture(opened) != before).any()
+    assert opened.find_element("id", "why-title").text == title, "a drag is no click"
+    opened.find_element("id", "whole").click()
+
+
+def test_dark_by_the_setting_of_the_system(opened):
+    def ground():
+        color = opened.find_element("css selector", "body").value_of_css_property(
+            "background-color"
+        )
+        return sum(map(int, re.findall(r"\d+", color)[:3]))
+
+    light = ground()
+    dark = {"features": [{"name": "prefers-color-scheme", "value": "dark"}]}
+    opened.execute_cdp_cmd("Emulation.setEmulatedMedia", dark)
+    try:
+        assert ground() < 100 < 600 < light
+    finally:
+        opened.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+
+
+def test_others_can_be_switched_to(browser, pair, found, tmp_path):
+    sift = found["sift"]
+    page = _page(pair, found["kd"], compared={"SIFT": (sift.result, sift.feature)})
+    _open(browser, page, tmp_path)
+    rows = browser.find_elements("css selector", "#descriptors tr")
+    assert [row.text.split()[:2] for row in rows] == [
+        ["KD", str(len(found["kd"].result.matches))],
+        ["SIFT", str(len(sift.result.matches))],
+    ]
+    browser.find_element("id", "descriptor1").click()
+    assert _count(browser)[0] == len(sift.result.matches)
+    assert len(_tiles(browser)) == 2
+    assert "histograms of SIFT" in browser.find_element("id", "heat-note").text
+    assert browser.get_log("browser") == []
+
+
+def test_nothing_is_said_well(browser, tmp_path):
+    flat = np.zeros((2, 64, 64, 3), np.uint8)
+    _open(browser, _page(flat, _run(*flat)), tmp_path)
+    assert not browser.find_element("id", "stage").is_displayed()
+    assert "No keypoints were found in" in browser.find_element("id", "empty").text
+    assert browser.get_log("browser") == []
 
 
 def test_divider_uncovers_the_warped_image(opened):
