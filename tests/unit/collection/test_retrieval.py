@@ -40,6 +40,7 @@ def features(tmp_path_factory: pytest.TempPathFactory, extraction: Extraction) -
     return folder / "features.h5"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("factory", [None, "IVF16,SQ8"])
 def test_finds_what_is_shown(features: Path, extraction: Extraction, factory: str | None) -> None:
     index = Index.build(features, factory)
@@ -79,12 +80,14 @@ def test_votes_are_those_of_the_definition(features: Path) -> None:
     assert np.allclose(index.votes(query), votes, atol=1e-3)
 
 
+@pytest.mark.slow
 def test_pairs_link_views_of_the_same_picture(features: Path) -> None:
     pairs = Index.build(features).pairs(top=1)
     for name in SHOWN:
         assert (f"{name}-turned.png", f"{name}.png") in pairs
 
 
+@pytest.mark.slow
 def test_saved_and_loaded(features: Path, extraction: Extraction, tmp_path: Path) -> None:
     index = Index.build(features, "IVF16,SQ8")
     index.save(tmp_path / "index.npz")

@@ -144,6 +144,7 @@ def test_a_compiled_function_below_is_part_of_the_key():
     assert len(keys) == 2
 
 
+@pytest.mark.slow
 def test_a_key_is_the_same_in_every_process():
     program = """
         from kd_cv.descriptor import compiled, fused
@@ -173,6 +174,7 @@ def test_two_types_at_once_leave_a_sound_cache(tmp_path, cache):
     assert hits(again) == len(values)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="limits of POSIX")
 @pytest.mark.parametrize("trouble", ["file size", "no folder", "a file in its place", "read-only"])
 def test_descriptors_are_right_where_code_cannot_be_kept(tmp_path, trouble):
@@ -212,6 +214,7 @@ def test_descriptors_are_right_where_code_cannot_be_kept(tmp_path, trouble):
     assert run.stderr.count("UserWarning") == 1
 
 
+@pytest.mark.slow
 def test_an_upgrade_whose_code_could_not_be_written_does_not_run_the_old_one(tmp_path):
     """The package, changed after its code was kept, on a disk that takes no more."""
     package = tmp_path / "kd_cv"

@@ -97,6 +97,7 @@ def test_sift_takes_any_size_and_no_frames(camera):
     assert sift_keypoints(np.empty((0, 4)), camera.shape) == []
 
 
+@pytest.mark.slow
 def test_kd_candidate_is_the_descriptor(camera, keypoints, fitted):
     kd = KDDescriptor(weights=fitted, whitening="ws", scales=2)
     candidate = KD(kd, "mine")
@@ -154,6 +155,7 @@ def test_names_of_candidates(fitted):
         make_candidates([])
 
 
+@pytest.mark.slow
 def test_patch_descriptors_of_kornia(camera, keypoints):
     pytest.importorskip("kornia")
     candidate = kornia_patches("SIFTDescriptor")
@@ -360,6 +362,7 @@ def test_nothing_to_match(camera):
         image_matching(sets, [SIFT()], max_keypoints=0)
 
 
+@pytest.mark.slow
 def test_cached_matching_is_the_same(sequence_folder, tmp_path):
     candidates = make_candidates(["raw", "sift"])
     sets = read_images(sequence_folder)
@@ -462,6 +465,7 @@ def phototourism_folder(tmp_path_factory, labelled):
     return folder
 
 
+@pytest.mark.slow
 def test_phototourism_command(phototourism_folder, capsys):
     command = ["eval", "phototourism", str(phototourism_folder), "--patch-size", "32"]
     assert main([*command, "--descriptor", "raw,rootsift"]) == 0
@@ -497,6 +501,7 @@ def test_hpatches_command_on_the_release_layout(tmp_path, capsys, labelled):
     assert "retrieval" in out and "45.2 29.7 77.8" in out
 
 
+@pytest.mark.slow
 def test_strips_of_sequences_are_saved_with_their_tasks(sequence_folder, tmp_path, capsys):
     saved = tmp_path / "saved"
     command = ["eval", "hpatches", "--descriptor", "raw", "--json"]
