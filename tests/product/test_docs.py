@@ -14,6 +14,8 @@ import pytest
 
 import kd_cv
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs").glob("*.md"))
 #: What the blocks of a page need beyond the core and scikit-image.
@@ -29,6 +31,7 @@ def blocks(page: Path) -> list[str]:
     return re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), flags=re.S | re.M)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:only .* (patches|matching pairs):UserWarning")
 @pytest.mark.parametrize("page", [p for p in PAGES if blocks(p)], ids=lambda page: page.stem)
 def test_the_python_blocks_of_a_page_run_in_order(page, reader, monkeypatch):
@@ -117,6 +120,7 @@ def site(tmp_path_factory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_the_site_builds_strictly_with_every_page_in_its_menu(site):
     home = (site / "index.html").read_text(encoding="utf-8")
     for page in site.glob("*.html"):

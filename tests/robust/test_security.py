@@ -311,6 +311,7 @@ def test_other_ways_of_packing_are_refused(tmp_path):
         archive.read_npz(path, 1000)
 
 
+@pytest.mark.slow
 def test_an_archive_of_many_members_is_refused_before_they_are_listed(tmp_path):
     """A list of members takes ten times its size in Python."""
     import tracemalloc

@@ -42,6 +42,7 @@ def test_the_registry_says_what_each_was_fitted_on():
         assert weights.info(name).fitted_on.startswith("a part of")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not LIBERTY.is_dir(), reason="the Liberty patches are not at hand")
 def test_multiview_reproduces_its_recorded_figures():
     variants = ("wua", "wus", "ws")

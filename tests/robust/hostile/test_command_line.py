@@ -74,6 +74,7 @@ def test_no_words_give_the_help(capsys):
     assert "match" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_closed_pipe():
     reader, writer = os.pipe()
     os.close(reader)

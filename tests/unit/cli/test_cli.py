@@ -62,6 +62,7 @@ def _fails(capsys, *arguments, code=2):
     return captured.err
 
 
+@pytest.mark.slow
 def test_example_ends_with_a_picture_and_says_where(tmp_path, capsys):
     path = tmp_path / "matches.png"
     assert main(["match", "-o", str(path)]) == 0
@@ -120,6 +121,7 @@ def test_homography_is_saved(photos, tmp_path, suffix, capsys):
     np.testing.assert_allclose(saved, json.loads(capsys.readouterr().out)["H_0to1"], rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_report_from_the_command_line(photos, tmp_path, capsys):
     a, b, _ = photos
     path = tmp_path / "report.html"
@@ -138,6 +140,7 @@ def test_detectors_of_the_running_opencv(photos, name, capsys):
     assert 0 < min(found["keypoints"]) <= max(found["keypoints"]) <= 400
 
 
+@pytest.mark.slow
 def test_ratio_and_threshold_do_something(photos, capsys):
     a, b, _ = photos
     counts = []
@@ -250,6 +253,7 @@ def test_help_teaches(capsys):
         assert f"kd-cv {command}" in capsys.readouterr().out.split("Examples")[1]
 
 
+@pytest.mark.slow
 def test_help_of_figures_lists_them_all(capsys):
     pytest.importorskip("matplotlib")
     from kd_cv.paper.figures import FIGURES
@@ -262,6 +266,7 @@ def test_help_of_figures_lists_them_all(capsys):
 # ----------------------------------------------------------------------------- the other commands
 
 
+@pytest.mark.slow
 def test_explain(photos, tmp_path, capsys):
     pytest.importorskip("matplotlib")
     a, b, _ = photos
@@ -288,6 +293,7 @@ def test_explain_refuses(photos, strangers, tmp_path, capsys):
     assert "no matches" in _fails(capsys, "explain", flat, flat, code=1)
 
 
+@pytest.mark.slow
 def test_figures(tmp_path, capsys):
     pytest.importorskip("matplotlib")
     assert main(["figures", "kernels", "-o", str(tmp_path / "figures")]) == 0

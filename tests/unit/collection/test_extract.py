@@ -111,6 +111,7 @@ def test_large_images_are_reduced_and_keypoints_mapped_back(tmp_path: Path) -> N
         assert file["a.png/keypoints"].attrs["uncertainty"] == 2.0
 
 
+@pytest.mark.slow
 def test_nearest_neighbours_as_hloc_takes_them(folder: Path, tmp_path: Path) -> None:
     """By dot products of (D, N) descriptors, which must be of unit norm."""
     image = cv2.imread(str(folder / "01.jpg"))
@@ -387,6 +388,7 @@ def test_memory_does_not_grow_with_the_collection(tmp_path: Path) -> None:
     assert peaks[1] - peaks[0] < (sizes[1] - sizes[0]) / 2, (peaks, sizes)
 
 
+@pytest.mark.slow
 def test_damaged_part_is_done_again(folder: Path, tmp_path: Path) -> None:
     extract(folder, tmp_path / "whole.h5", SMALL)
 

@@ -157,6 +157,7 @@ def ramps(side):
     return x, y
 
 
+@pytest.mark.slow
 @given(
     x=st.floats(300, 700),
     y=st.floats(300, 700),

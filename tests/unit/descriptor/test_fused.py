@@ -80,6 +80,7 @@ def random_projection(spec, dim):
     return Projection(np.full(spec.dim, 0.01, np.float32), np.float32(A))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", KERNELS)
 @given(
     P=patch_sizes,
@@ -116,6 +117,7 @@ def test_fused_equals_core_at_keypoints_of_photographs(
     np.testing.assert_allclose(result, expected, rtol=0, atol=1e-5)
 
 
+@pytest.mark.slow
 @given(
     P=patch_sizes,
     name=names,
@@ -320,6 +322,7 @@ def test_after_a_fork(photographs, threads):
                 process.join()
 
 
+@pytest.mark.slow
 def test_in_a_spawned_process(camera, keypoints):
     kd, frames = KDDescriptor(), from_keypoints(keypoints)[:50]
     with multiprocessing.get_context("spawn").Pool(1) as pool:
@@ -396,6 +399,7 @@ def test_patches_of_any_gain(camera, gain):
 # Without Numba ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_without_numba_everything_works_with_one_warning(camera, keypoints, fitted, tmp_path):
     frames = from_keypoints(keypoints)
     patches = kd_cv.descriptor.sampling.extract_patches(camera, frames, 32)

@@ -176,6 +176,7 @@ def test_dot_product_equals_the_double_sum_over_pixel_pairs(photographs):
 # Kornia -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("P", [32, 64])
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_raw_equals_kornias(sift_patches, P, kernel):
@@ -190,6 +191,7 @@ def test_raw_equals_kornias(sift_patches, P, kernel):
     np.testing.assert_allclose(result, expected, rtol=0, atol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype, atol", [("float32", 1e-5), ("float64", 1e-12)])
 def test_core_runs_on_torch_tensors(sift_patches, dtype, atol):
     torch = pytest.importorskip("torch")

@@ -42,6 +42,7 @@ def test_sift_describes_them_at_their_own_scale(camera):
     assert described.shape == (300, 128) and described.any(axis=1).all()
 
 
+@pytest.mark.slow
 def test_about_as_many_as_sift_and_the_strongest_of_them(photographs):
     ratios = []
     for gray in photographs.values():

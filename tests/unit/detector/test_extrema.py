@@ -90,6 +90,7 @@ def same(first, second, frames=False):
     return near.any(1).mean()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["camera", "brick", "rocket"])
 def test_the_reference_and_the_compiled_path_find_the_same(photographs, monkeypatch, name):
     gray = photographs[name]
@@ -120,6 +121,7 @@ def test_keypoints_are_bit_identical_for_any_number_of_threads(photographs):
         np.testing.assert_array_equal(result.responses, results[0].responses)
 
 
+@pytest.mark.slow
 def test_strips_leave_no_seam(camera, monkeypatch):
     whole = extrema(camera, ScaleSpace(contrast=0.01))
     monkeypatch.setattr(engine, "STRIP", 1 << 20)
@@ -138,6 +140,7 @@ def test_the_gain_follows_the_deviation_and_not_the_type(camera):
     assert gain_of(np.zeros((0, 0), np.uint8)) == 0
 
 
+@pytest.mark.slow
 def test_hardly_an_extremum_is_given_twice(photographs):
     # Two candidates may lead to one; between cells and between octaves it can still count twice.
     for gray in photographs.values():

@@ -439,6 +439,7 @@ def test_whitened_rows_and_patches(labelled, fitted):
     assert np.allclose(rows, expected, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_labelled_data_of_every_kind(sequence_folder, tmp_path, photographs):
     cv2.imwrite(str(tmp_path / "coins.png"), photographs["coins"])
     for data in (sequence_folder, tmp_path):

@@ -285,6 +285,7 @@ def slow_auc(errors, threshold):
     return float(np.mean(y0 + slope * (grid - x0)))
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.integers(0, 24).map(lambda k: k / 2), min_size=1, max_size=20))
 def test_auc_equals_the_integral(errors):

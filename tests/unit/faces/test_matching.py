@@ -248,6 +248,7 @@ def test_kd_is_the_default_and_objects_are_taken_as_they_are(pair):
     assert is_filled(orb)
 
 
+@pytest.mark.slow
 def test_options_of_match(pair):
     detector = cv2.SIFT_create(200)
     few = kd_cv.match(*pair, detector=detector)

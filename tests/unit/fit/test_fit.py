@@ -133,6 +133,7 @@ def test_photographs_without_pairs(folder):
             assert np.isfinite(whitening.projection(variant).A).all()
 
 
+@pytest.mark.slow
 def test_a_fit_can_be_repeated(folder, tmp_path):
     photos = sorted(folder.glob("[012]-*.png"))
     for name in ("a", "b"):

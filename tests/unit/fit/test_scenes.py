@@ -155,6 +155,7 @@ def damaged(data, rng):
     return bytes(data)
 
 
+@pytest.mark.slow
 def test_damaged_files_raise_or_read(tmp_path, scene):
     """Whatever the bytes: a result or a ValueError, nothing else."""
     scene.save(tmp_path / "s.npz", tmp_path)

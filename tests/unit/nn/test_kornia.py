@@ -73,6 +73,7 @@ def pth(fitted, tmp_path_factory):
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("whitening", ["lw", "pca", "pcaws", "pcawt"])
 def test_the_authors_matrices_give_kornias_vectors(camera, keypoints, pth, whitening, monkeypatch):
     # Kornia downloads the file; here it gets the one above.
@@ -140,6 +141,7 @@ def test_both_samplers_look_at_the_same_points(P):
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scales", [1, 3])
 def test_through_lafs_and_through_keypoints(photographs, fitted, similarity, scales):
     """The same rows, so the same matches of all keypoints between a photograph and its warp."""
@@ -158,6 +160,7 @@ def test_through_lafs_and_through_keypoints(photographs, fitted, similarity, sca
     assert (nearest == theirs).mean() >= 0.97
 
 
+@pytest.mark.slow
 def test_affine_lafs_are_sampled_as_kornia_does(image):
     """Where both read the image itself. Mirrored, stretched, and partly outside."""
     shapes = [[[9.0, 4.0], [-3.0, 12.0]], [[8.0, 0.0], [0.0, -14.0]], [[6.0, 14.0], [-5.0, 3.0]]]
@@ -239,6 +242,7 @@ def test_local_feature_with_any_detector(image, feature, make):
 # KDFeature ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_batches_gray_and_colour(feature, photographs):
     colour = np.stack([photographs[n][:256, :256] for n in ("camera", "brick", "grass")], axis=-1)
     rgb = as_batch(colour, colour[::-1].copy())
@@ -347,6 +351,7 @@ def test_gradients_keep_the_patches_and_little_else(feature, image, keypoints):
 H_0to1 = torch.tensor([[[0.9, 0.17, 10.0], [-0.16, 0.95, 60.0], [1e-4, 5e-5, 1.0]]])
 
 
+@pytest.mark.slow
 def test_from_images_to_a_homography_without_leaving_torch(fitted, image):
     feature = KDFeature(400, descriptor=KDModule(whitening="ws", weights=fitted))
     other = warp_perspective(image, H_0to1, image.shape[-2:])

@@ -211,6 +211,7 @@ def test_gradcheck_of_the_patches(patches, fitted):
         assert gradcheck(kd, (few,), fast_mode=True)
 
 
+@pytest.mark.slow
 def test_gradcheck_of_a_whole_small_patch():
     few = torch.rand(1, 1, 16, 16, dtype=torch.float64, generator=torch.manual_seed(0))
     assert gradcheck(KDModule(16, "cart", whitening=None), (few.requires_grad_(),))
@@ -235,6 +236,7 @@ def test_flat_patches_have_a_zero_gradient(patches, fitted, whitening):
     assert (x.grad[7] == 0).all() and x.grad[:7].abs().amax((1, 2, 3)).min() > 0
 
 
+@pytest.mark.slow
 def test_other_derivatives_do_not_take_the_fused_path(patches):
     kd, x = KDModule(whitening=None), patches[:2]
 
