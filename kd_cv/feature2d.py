@@ -42,7 +42,7 @@ class KDDescriptor(SIFTParameters):
                      of the detector: those of `DoG`, which are those of cv2.SIFT
     patch_size       samples per side of the patch, 16 to 128
     kernel           "concat" (polar and Cartesian), "polar" or "cart"
-    whitening        "ws", "wus", "wua", "w", "pcasqrt", or None for the raw vector
+    whitening        "ws", "wm", "wus", "wua", "w", "pcasqrt", or None for the raw vector
     weights          name of shipped matrices, path of a fitted file, or a fitted Whitening
     dim              dimensions kept by the whitening
     magnification    side of the patch in keypoint sizes, or a name: "sift" (6),

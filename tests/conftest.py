@@ -2,6 +2,7 @@
 
 import os
 import warnings
+from dataclasses import replace
 
 # Before NumPy is loaded. The products here are small: BLAS threads would wait for each other.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -16,6 +17,7 @@ from kd_cv.descriptor.engine import describe_frames
 from kd_cv.descriptor.frames import from_keypoints
 from kd_cv.descriptor.spec import Spec
 from kd_cv.whitening.statistics import Statistics
+from kd_cv.whitening.trained import Sample, train
 from kd_cv.whitening.whitening import Whitening
 
 settings.register_profile(
@@ -117,6 +119,7 @@ def fitted(photographs):
     """A Whitening for ("concat", 32) of photographs and their turned copies; not of `camera`."""
     spec = Spec(32)
     statistics = Statistics(spec.dim)
+    samples = []
     for i, name in enumerate(("astronaut", "coffee", "chelsea", "brick", "grass", "coins")):
         image = photographs[name]
         copy, M = turned(image, degrees=7.0 * (i - 2), scale=0.9 + 0.05 * i, shift=(0.3, 0.4))
@@ -128,7 +131,11 @@ def fitted(photographs):
         both = rows[0].any(axis=1) & rows[1].any(axis=1)
         count = int(both.sum())
         pairs = np.stack([np.arange(count), np.arange(count) + count], axis=1)
-        statistics.update(np.concatenate([r[both] for r in rows]), pairs)
+        X = np.concatenate([r[both] for r in rows])
+        statistics.update(X, pairs)
+        samples.append(Sample(X, np.tile(np.arange(count), 2)))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        return Whitening.fit(statistics, shrink_index=40)
+        whitening = Whitening.fit(statistics, shrink_index=40)
+    mu_m, A_m = train(samples, statistics.mean, whitening.A_s, whitening.max_dim, steps=20)
+    return replace(whitening, mu_m=mu_m, A_m=A_m)

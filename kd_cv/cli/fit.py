@@ -48,12 +48,15 @@ def command(
         int | None,
         typer.Option(help="Processes of --scheduler local; by default one for each core."),
     ] = None,
+    trained: Annotated[
+        bool, typer.Option("--train/--no-train", help="Train W_M too, where there are pairs.")
+    ] = True,
     as_json: Json = False,
 ) -> None:
     """Fit whitening matrices on your own photographs, and test them on held-out ones.
 
     Every fifth photograph is kept from the fit. Without pairs there are W_UA and W_US,
-    with them W_S too.
+    with them W_S and the trained W_M too. The last line names the one that did best.
 
     [bold]Examples[/bold]
 
@@ -65,7 +68,7 @@ def command(
 
         kd-cv match left.jpg right.jpg --weights mine.npz -o matches.png
     """
-    from kd_cv.evaluate.held_out import before_and_after, held_out_scores
+    from kd_cv.evaluate.held_out import before_and_after, best_variant, held_out_scores
     from kd_cv.fit.matrices import fit_photos, split_photos
     from kd_cv.io.images import list_photos
     from kd_cv.whitening import save
@@ -85,21 +88,23 @@ def command(
             [path.absolute() for path in training], pairs,  # type: ignore[arg-type]
             patch_sizes=sizes, magnification=magnification, views=views,
             max_keypoints=max_keypoints, workspace=workspace and workspace.absolute(),
-            progress=tell, run=run,
+            trained=trained, progress=tell, run=run,
         )  # fmt: skip
         save(output, entries)
     with plain_warnings(), telling("Testing", as_json) as tell:
-        candidates = before_and_after(output, pairs, sizes[0], magnification)
+        fitted = entries["concat", sizes[0]]
+        variants = [name for name in ("wua", "wus", "ws", "wm") if fitted.has(name)]
+        candidates = before_and_after(output, variants, sizes[0], magnification)
         scores, tested = held_out_scores(held_out, candidates, tell)
-    provenance = entries["concat", sizes[0]].provenance
+    best, provenance = best_variant(candidates, scores), fitted.provenance
     if as_json:
-        print(json.dumps(summary(output, provenance, scores, tested)))
+        print(json.dumps(summary(output, provenance, scores, tested, best)))
         return
     _print(scores, tested)
     counts = f"{provenance['patches']:,} descriptors, {provenance['pairs']:,} pairs"
     print(f"fitted on {counts} of {provenance['fitted_on']}")
     print(f"matrices: {output.resolve()}")
-    print(f'use them: KDDescriptor(weights="{output}", whitening="{candidates[-1].variant}")')
+    print(f'use them: KDDescriptor(weights="{output}", whitening="{best}")')
 
 
 @contextmanager
@@ -111,13 +116,14 @@ def _on_cluster(scheduler: str, workers: int | None) -> Iterator[Any]:
 
 
 def summary(
-    output: Path, provenance: Any, scores: "Sequence[Score]", held_out: int
+    output: Path, provenance: Any, scores: "Sequence[Score]", held_out: int, best: str | None
 ) -> dict[str, Any]:
     """What --json prints."""
     return {
         "output": str(output.resolve()),
         "provenance": dict(provenance),
         "held_out": held_out,
+        "best": best,
         "scores": [asdict(score) for score in scores],
     }
 

@@ -81,7 +81,8 @@ SeveralWeights = Annotated[
 Whitenings = Annotated[
     str | None,
     typer.Option(
-        "--whitening", help="Whitenings of kd, with commas between: ws, wus, wua, w, pcasqrt, none."
+        "--whitening",
+        help="Whitenings of kd, commas between: ws, wm, wus, wua, w, pcasqrt, none.",
     ),
 ]
 Kernels = Annotated[

@@ -33,12 +33,9 @@ class Labelled(KD):
 
 
 def before_and_after(
-    weights: str | os.PathLike[str], pairs: str, patch_size: int, magnification: float
+    weights: str | os.PathLike[str], variants: Sequence[str], patch_size: int, magnification: float
 ) -> list[Labelled]:
-    """The raw descriptor, the shipped default, and the fitted matrices, the best variant last.
-
-    pairs: what `fit_photos` was given; without pairs there is no W_S.
-    """
+    """The raw descriptor, the shipped default, and the fitted matrices in their variants."""
     settings: dict[str, Any] = {"patch_size": patch_size, "magnification": magnification}
     shipped = KDDescriptor(whitening="ws", weights=DEFAULT_WEIGHTS, **settings)
     return [
@@ -48,9 +45,16 @@ def before_and_after(
             Labelled(
                 KDDescriptor(whitening=variant, weights=weights, **settings), f"mine {variant}"
             )
-            for variant in (("wua", "wus") if pairs == "none" else ("wus", "ws"))
+            for variant in variants
         ),
     ]
+
+
+def best_variant(candidates: Sequence[Labelled], scores: Sequence[Score]) -> str | None:
+    """Of the fitted candidates the variant with the highest AP; the last one without scores."""
+    ap = {score.name: score.values["ap"] for score in scores}
+    mine = [candidate for candidate in candidates if candidate.name.startswith("mine")]
+    return max(reversed(mine), key=lambda candidate: ap.get(candidate.name, 0.0)).variant
 
 
 def held_out_scores(

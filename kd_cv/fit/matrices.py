@@ -17,10 +17,10 @@ import shutil
 import tempfile
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,11 +30,14 @@ from kd_cv.descriptor.projection import Array32
 from kd_cv.descriptor.spec import KERNELS, Spec
 from kd_cv.detector.keypoints import detect
 from kd_cv.fit.builders import sfm_scene, warp_scene
+from kd_cv.fit.samples import Samples
 from kd_cv.fit.scenes import Scene, View
 from kd_cv.io.images import list_photos, read_gray, reduced
 from kd_cv.settings import Settings
 from kd_cv.whitening.files import Key
 from kd_cv.whitening.statistics import Statistics
+from kd_cv.whitening.trained import Sample, train
+from kd_cv.whitening.variants import eig, supervised
 from kd_cv.whitening.whitening import Whitening
 
 Describe = Callable[[NDArray[np.uint8], Frames], Array32]
@@ -44,8 +47,16 @@ Describe = Callable[[NDArray[np.uint8], Frames], Array32]
 SUPERVISED_T = 0.9
 
 
-def describe_scene(scene: Scene, describe: Describe) -> tuple[Array32, NDArray[np.int64]]:
-    """Descriptors (N, D) of all views of a scene, and its matching pairs (M, 2) of their rows.
+class Described(NamedTuple):
+    """Descriptors X (N, D) of a scene, its matching pairs (M, 2) of rows, and the points (N,)."""
+
+    X: Array32
+    pairs: NDArray[np.int64]
+    points: NDArray[np.int64]
+
+
+def describe_scene(scene: Scene, describe: Describe) -> Described:
+    """Describe all views of a scene.
 
     Frames that cannot be described are left out, and so are their pairs.
     """
@@ -55,7 +66,8 @@ def describe_scene(scene: Scene, describe: Describe) -> tuple[Array32, NDArray[n
     described = np.asarray(X.any(axis=1))
     row = np.cumsum(described) - 1  # of each frame among the described ones
     pairs = scene.all_pairs()
-    return X[described], row[pairs[described[pairs].all(axis=1)]]
+    points = np.concatenate([view.point_ids for view in scene.views])
+    return Described(X[described], row[pairs[described[pairs].all(axis=1)]], points[described])
 
 
 def scene_statistics(
@@ -83,7 +95,8 @@ def descriptor_statistics(
     statistics = Statistics(dim)
     for scene in scenes:
         if scene.views:
-            statistics.update(*describe_scene(scene, describe))
+            X, pairs, _ = describe_scene(scene, describe)
+            statistics.update(X, pairs)
         if progress:
             progress(scene)
     return statistics
@@ -94,17 +107,37 @@ def fit_whitening(
     provenance: Mapping[str, Any] | None = None,
     *,
     max_dim: int | None = None,
+    samples: Sequence[Sample] = (),
+    progress: Callable[[int, int], None] | None = None,
 ) -> Whitening:
     """Fit all variants, W_S by one recipe for any descriptor and any number of pairs.
 
-    provenance, max_dim: see `Whitening.fit`.
+    provenance, max_dim: see `Whitening.fit`. samples: descriptors of scenes, to train W_M on (see
+    `train`, also for progress); without them there is no W_M.
     """
-    return Whitening.fit(
+    index = shrink_index(statistics.pair_count, statistics.dim)
+    whitening = Whitening.fit(
         statistics,
         max_dim=max_dim,
-        shrink_index=shrink_index(statistics.pair_count, statistics.dim),
+        shrink_index=index,
         supervised_t=SUPERVISED_T,
         provenance=provenance,
+    )
+    if not samples:
+        return whitening
+    C = statistics.C
+    A_s = supervised(C, statistics.C_M, index, t=SUPERVISED_T)
+    mu_m, A_m = train(samples, statistics.mean, A_s, whitening.max_dim, progress=progress)
+    # Only the span of the columns matters: turn them so that the first ones say the most.
+    turn, _ = eig(A_m.T @ C @ A_m)
+    return replace(
+        whitening,
+        A_m=(A_m @ turn).astype(np.float32),
+        mu_m=mu_m.astype(np.float32),
+        provenance={
+            **whitening.provenance,
+            "trained_on": {"scenes": len(samples), "patches": sum(len(s.X) for s in samples)},
+        },
     )
 
 
@@ -234,15 +267,17 @@ def fit_photos(
     max_keypoints: int = 1000,
     workspace: str | os.PathLike[str] | None = None,
     seed: int = 0,
+    trained: bool = True,
     progress: Callable[[str], None] | None = None,
     run: Run = map,
 ) -> dict[Key, Whitening]:
     """Fit matrices on photographs, of a folder or as listed, for every kernel and patch size.
 
     Memory does not grow with their number. pairs, views, max_keypoints, workspace: see
-    `photo_scenes`; without pairs there is no W_S. One that cannot be read is skipped with a
-    warning. progress(name) is called after each scene. run: `map`, or what works like it on other
-    machines (see `cluster.in_order`).
+    `photo_scenes`; without pairs there is no W_S. trained: train W_M too, where there are pairs,
+    which takes about a minute for each kernel and patch size. A photograph that cannot be read is
+    skipped with a warning. progress(name) is called after each scene, and while W_M is trained.
+    run: `map`, or what works like it on other machines (see `cluster.in_order`).
     """
     paths = list_photos(photos) if isinstance(photos, (str, os.PathLike)) else list(photos)
     if not paths:
@@ -259,13 +294,17 @@ def fit_photos(
         views=views,
         max_keypoints=max_keypoints,
         workspace=workspace,
+        sampled=trained and pairs != "none",
     )
+    samples = {size: Samples(seed) for size in patch_sizes}
     scenes, problem = 0, ""
     for share in run(work, shares(paths, pairs, seed)):
         for problem in share.problems:
             warnings.warn(problem, stacklevel=2)
         for spec, own in share.statistics.items():
             statistics[spec].merge(own)
+        for size, sample in share.samples:
+            samples[size].add(sample)
         scenes += len(share.scenes)
         for name in share.scenes if progress else ():
             progress(name)  # type: ignore[misc]
@@ -280,10 +319,21 @@ def fit_photos(
     }
     for spec, own in statistics.items():
         _check_enough(own, spec, pairs)
-    return {
-        (spec.kernel, spec.patch_size): fit_whitening(own, provenance)
-        for spec, own in statistics.items()
-    }
+
+    def fitted(spec: Spec) -> Whitening:
+        concat = Spec(spec.patch_size, "concat")
+        kept = [
+            Sample(part(sample.X, concat, spec.kernel), sample.points)
+            for sample in samples[spec.patch_size].kept
+        ]
+
+        def tell(step: int, steps: int) -> None:
+            if progress and step % 100 == 0:
+                progress(f"training {spec.kernel} {spec.patch_size}: {step} of {steps} steps")
+
+        return fit_whitening(statistics[spec], provenance, samples=kept, progress=tell)
+
+    return {(spec.kernel, spec.patch_size): fitted(spec) for spec in statistics}
 
 
 @dataclass(frozen=True)
@@ -292,11 +342,13 @@ class Share:
 
     scenes    their names
     problems  why photographs or folders were skipped
+    samples   patch size and descriptors of scenes, of the concatenation; where they are asked for
     """
 
     scenes: tuple[str, ...]
     statistics: Mapping[Spec, Statistics]
     problems: tuple[str, ...]
+    samples: tuple[tuple[int, Sample], ...] = ()
 
 
 def shares(
@@ -316,12 +368,14 @@ def fit_share(
     specs: Sequence[Spec],
     magnification: float,
     scales: Sequence[float],
+    sampled: bool = False,
     **options: Any,
 ) -> Share:
     """Describe the photographs of a share; options: of `photo_scenes`."""
     paths, seed = share
     statistics = {spec: Statistics(spec.dim) for spec in specs}
     names = []
+    samples: list[tuple[int, Sample]] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
@@ -335,14 +389,17 @@ def fit_share(
                         magnification=magnification,
                         scales=tuple(scales),
                     )
-                    X, matching = describe_scene(scene, concat.rows)
+                    described = describe_scene(scene, concat.rows)
+                    if sampled:
+                        samples.append((size, Samples.of(described.X, described.points, seed)))
                     for spec in specs:
                         if spec.patch_size == size:
-                            rows = part(X, concat.spec, spec.kernel)
-                            statistics[spec].update(rows, matching)
+                            rows = part(described.X, concat.spec, spec.kernel)
+                            statistics[spec].update(rows, described.pairs)
         except NoScene:
             pass  # of which there is a warning
-    return Share(tuple(names), statistics, tuple(str(own.message) for own in caught))
+    problems = tuple(str(own.message) for own in caught)
+    return Share(tuple(names), statistics, problems, tuple(samples))
 
 
 def part(X: Array32, concat: Spec, kernel: str) -> Array32:

@@ -18,7 +18,7 @@ def save(path: str | os.PathLike[str], entries: Mapping[Key, Whitening]) -> None
     arrays, settings = {}, {}
     for key, whitening in entries.items():
         prefix = _key_name(key)
-        for name in ("mu", "U", "lam", "A_s", "mu_s"):
+        for name in ("mu", "U", "lam", "A_s", "mu_s", "A_m", "mu_m"):
             if getattr(whitening, name) is not None:
                 arrays[f"{prefix}/{name}"] = getattr(whitening, name)
         settings[prefix] = {

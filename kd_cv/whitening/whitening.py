@@ -18,6 +18,7 @@ from kd_cv.whitening.variants import (
     ATTENUATION,
     BETA_INDEX,
     FLOOR,
+    VARIANTS,
     attenuation,
     checked_dim,
     checked_index,
@@ -44,6 +45,8 @@ class Whitening:
     lam: Float64  # (D,) all eigenvalues of C, descending
     A_s: Float32 | None = None  # (D, K) W_S, if matching pairs were given
     mu_s: Float32 | None = None  # (D,) mean of W_S, if it is not mu
+    A_m: Float32 | None = None  # (D, K) W_M, if it was trained
+    mu_m: Float32 | None = None  # (D,) its mean
     t: float = ATTENUATION
     beta_index: int = BETA_INDEX
     lam_scale: float = 1.0  # lam / lam_scale is the spectrum that W_US shrinks
@@ -66,6 +69,11 @@ class Whitening:
             if self.A_s is None:
                 raise ValueError("mu_s is the mean of A_s, which is missing")
             _freeze(self, "mu_s", np.float32, (D,))
+        if (self.A_m is None) != (self.mu_m is None):
+            raise ValueError("A_m and mu_m belong together, one of them is missing")
+        if self.A_m is not None:
+            _freeze(self, "A_m", np.float32, (D, K))
+            _freeze(self, "mu_m", np.float32, (D,))
         attenuation(self.lam, self.t)
         checked_index(self.beta_index, D, "beta_index")
         if self.shrink_index is not None:
@@ -146,8 +154,9 @@ class Whitening:
         )
 
     def has(self, variant: str) -> bool:
-        """Whether the variant was fitted: W_S needs matching pairs."""
-        return variant_name(variant) != "ws" or self.A_s is not None
+        """Whether the variant was fitted: W_S needs matching pairs, W_M has to be trained."""
+        matrices = {"ws": self.A_s, "wm": self.A_m}
+        return matrices.get(variant_name(variant), self.U) is not None
 
     def projection(
         self,
@@ -167,12 +176,15 @@ class Whitening:
             raise ValueError(f't is a setting of "wua", not of {name!r}')
         if beta_index is not None and name != "wus":
             raise ValueError(f'beta_index is a setting of "wus", not of {name!r}')
+        if not self.has(name):
+            lack = {"ws": "fitted without matching pairs", "wm": "not trained"}[name]
+            there = ", ".join(f'"{other}"' for other in VARIANTS if self.has(other))
+            raise ValueError(f'these matrices were {lack}: "{name}" is missing; there are {there}')
+        if name == "wm":
+            assert self.mu_m is not None and self.A_m is not None
+            return Projection(self.mu_m, np.ascontiguousarray(self.A_m[:, :columns]))
         if name == "ws":
-            if self.A_s is None:
-                raise ValueError(
-                    'these matrices were fitted without matching pairs: "ws" is missing; '
-                    'use "wus", "wua", "w" or "pcasqrt", or fit with pairs'
-                )
+            assert self.A_s is not None
             mu = self.mu if self.mu_s is None else self.mu_s
             return Projection(mu, np.ascontiguousarray(self.A_s[:, :columns]))
         if name == "wus":

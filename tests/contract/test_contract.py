@@ -504,7 +504,7 @@ def test_repr_names_the_settings(fitted):
     "arguments, error, message",
     [
         ({"kernel": "xy"}, ValueError, r"unknown kernel 'xy'.*'concat', 'polar', 'cart'"),
-        ({"whitening": "zca"}, ValueError, r"unknown whitening 'zca'.*w, wua, wus, ws, pcasqrt"),
+        ({"whitening": "zca"}, ValueError, r"whitening 'zca'.*w, wua, wus, ws, wm, pcasqrt"),
         ({"whitening": "ws", "weights": "mars"}, ValueError, "unknown weights 'mars'"),
         ({"whitening": "ws", "weights": 3}, TypeError, "weights must be .* got int"),
         ({"weights": "no.npz"}, FileNotFoundError, r"no file of weights .no\.npz.; shipped are m"),

@@ -26,7 +26,7 @@ def command(
     data: CurveData = None,
     weights: CurveWeights = None,
     whitening: Annotated[
-        str, typer.Option(help="Whitening: ws, wus, wua, w, pcasqrt or none.")
+        str, typer.Option(help="Whitening: ws, wm, wus, wua, w, pcasqrt or none.")
     ] = "ws",
     patch_size: PatchSize = PATCH_SIZE_OF_SETS,
     dim: Dim = 128,

@@ -426,7 +426,7 @@ def test_describe_refuses_settings(fitted):
         kd_cv.describe(patches, patch_size=64)
     with pytest.raises(ValueError, match=r"unknown kernel 'round'.*concat.*polar.*cart"):
         kd_cv.describe(patches, kernel="round")
-    with pytest.raises(ValueError, match=r"unknown whitening 'zca'.*w, wua, wus, ws, pcasqrt"):
+    with pytest.raises(ValueError, match=r"unknown whitening 'zca'.*w, wua, wus, ws, wm, pcasqrt"):
         kd_cv.describe(patches, whitening="zca", weights=fitted)
     with pytest.raises(ValueError, match="unknown weights 'nowhere'"):
         kd_cv.describe(patches, whitening="ws", weights="nowhere")

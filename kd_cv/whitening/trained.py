@@ -1,0 +1,200 @@
+"""W_M: a mean and a matrix that are trained, from W_S on.
+
+W_S asks that matching pairs be close on average. What decides a match is the nearest descriptor
+that does not match; so W_M lowers, over matching pairs (a, b) of one scene, the triplet loss
+
+    max(0, 1 + d(a, b) - min over the other pairs (a', b') of d(a, b'), d(a', b))        [hardest]
+
+with d the distance of the projected, normalised descriptors (Mishchuk et al., 2017). Pairs of one
+draw show different points, all of one scene, which is what a descriptor has to tell apart; scenes
+take turns, so that each counts the same. How many steps are taken is decided by every fifth scene,
+left out of a first training: as many as were best on those. It may be none; W_M is W_S then.
+
+The gradient is written out: a projection has so few parameters that nothing else is needed.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+Pair = tuple[Array, Array]
+
+STEPS = 1000
+PAIRS = 768  # of a draw
+RATE = 1e-3  # of Adam, falling to 0 like a cosine
+MARGIN = 1.0
+LEFT_OUT = 5  # every fifth scene decides how many steps are taken
+CHECKS = 10  # how often
+_WARM_UP = 50  # steps over which the rate rises
+_DECAY1, _DECAY2 = 0.9, 0.999  # of Adam's moments
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Descriptors of one scene, X (N, D), and the points (N,) that they show."""
+
+    X: NDArray[np.float32]
+    points: NDArray[np.int64]
+
+    def __post_init__(self) -> None:
+        if self.X.ndim != 2 or self.points.shape != (len(self.X),):
+            raise ValueError(
+                f"expected X (N, D) and points (N,), got {self.X.shape} and {self.points.shape}"
+            )
+
+
+def train(
+    samples: Sequence[Sample],
+    mu: Array,
+    A: Array,
+    dim: int,
+    *,
+    steps: int = STEPS,
+    pairs: int = PAIRS,
+    seed: int = 0,
+    progress: Callable[[int, int], None] | None = None,
+) -> tuple[Array, Array]:
+    """Mean (D,) and matrix (D, dim), trained from mu (D,) and the first columns of A (D, K).
+
+    All K >= dim columns of A are what the new ones are combined from. progress(step, steps) is
+    called after each step. The same samples and seed give the same result on the same machine.
+    """
+    if steps < 1 or pairs < 2 or not 1 <= dim <= A.shape[1]:
+        raise ValueError(
+            f"steps must be at least 1, pairs at least 2 and dim from 1 to {A.shape[1]}, "
+            f"got {steps}, {pairs} and {dim}"
+        )
+    scenes = [_Points(sample, mu, A) for sample in samples]
+    scenes = [scene for scene in scenes if len(scene) >= 2]
+    training, left_out = _split(scenes)
+    if not training:
+        raise ValueError("no scene shows two points, each of them twice: there is nothing to train")
+    rng = np.random.default_rng(seed)
+    checked = [scene.draw(pairs, rng) for scene in left_out]
+
+    def descend(scenes: Sequence[_Points]) -> Iterator[tuple[int, Array, Array]]:
+        rng = np.random.default_rng([seed, 1])
+        M, c = np.eye(A.shape[1], dim, dtype=np.float32), np.zeros(dim, np.float32)
+        moments = [(np.zeros_like(p), np.zeros_like(p)) for p in (M, c)]
+        yield 0, M, c
+        for step, scene in zip(range(1, steps + 1), _in_turn(scenes, rng), strict=False):
+            _, gradients = hardest(*scene.draw(pairs, rng), M, c)
+            fall = (1 + np.cos(np.pi * (step - 1) / steps)) / 2
+            rate = np.float32(RATE * fall * min(1.0, step / _WARM_UP))
+            for parameter, gradient, moment in zip((M, c), gradients, moments, strict=True):
+                _adam(parameter, gradient, moment, rate, step)
+            yield step, M, c
+
+    losses = {}
+    for step, M, c in descend(training):
+        if step % max(1, steps // CHECKS) == 0:
+            losses[step] = float(np.mean([hardest(a, b, M, c)[0] for a, b in checked]))
+        if progress:
+            progress(step, 2 * steps)
+    enough = min(losses, key=lambda step: losses[step])
+    for step, M, c in descend(scenes):  # noqa: B007  (what they are at the end)
+        if progress:
+            progress(steps + step, 2 * steps)
+        if step == enough:
+            break
+    trained = A @ M.astype(np.float64)
+    # A^T (v - mu) - c = A^T (v - mu'), with mu' the nearest such to mu
+    return mu + trained @ np.linalg.solve(trained.T @ trained, c.astype(np.float64)), trained
+
+
+def hardest(a: Array, b: Array, M: Array, c: Array) -> tuple[float, tuple[Array, Array]]:
+    """The loss of matching rows a, b (n, K) under y = (x M - c) / |x M - c|, and its gradients.
+
+    M (K, dim), c (dim,); the mean over the pairs.
+    """
+    n = len(a)
+    x = np.concatenate([a, b])
+    z = x @ M - c
+    norm = np.maximum(np.linalg.norm(z, axis=1, keepdims=True), 1e-12)
+    y = z / norm
+    similarity = y[:n] @ y[n:].T
+    match = similarity.diagonal().copy()
+    np.fill_diagonal(similarity, -2)
+    there, back = similarity.argmax(axis=1), similarity.argmax(axis=0)
+    pair = np.arange(n)
+    by_row = similarity[pair, there] >= similarity[back, pair]
+    # The nearest wrong pair of each: rows of y.
+    first = np.where(by_row, pair, back)
+    second = np.where(by_row, there, pair)
+    d_match, d_wrong = (
+        np.sqrt(np.maximum(2 - 2 * s, 1e-6)) for s in (match, similarity[first, second])
+    )
+    excess = MARGIN + d_match - d_wrong
+    # d = sqrt(2 - 2 s), so dd/ds = -1 / d
+    weight = (excess > 0) / x.dtype.type(n)
+    down, up = (weight / d_match)[:, None], (weight / d_wrong)[:, None]
+    gradient = np.concatenate([-down * y[n:], -down * y[:n]])
+    np.add.at(gradient, first, up * y[n + second])
+    np.add.at(gradient, n + second, up * y[first])
+    # Through the normalisation: what is along y is lost.
+    gradient -= y * (y * gradient).sum(axis=1, keepdims=True)
+    gradient /= norm
+    loss = float(np.maximum(excess, 0).mean())
+    return loss, (x.T @ gradient, -gradient.sum(axis=0))
+
+
+def _adam(parameter: Array, gradient: Array, moment: Pair, rate: Any, step: int) -> None:
+    """One step of Adam (Kingma and Ba, 2015), in place."""
+    mean, square = moment
+    mean += np.float32(1 - _DECAY1) * (gradient - mean)
+    square += np.float32(1 - _DECAY2) * (gradient * gradient - square)
+    scale = np.sqrt(square / np.float32(1 - _DECAY2**step)) + np.float32(1e-8)
+    parameter -= rate * (mean / np.float32(1 - _DECAY1**step)) / scale
+
+
+class _Points:
+    """The points of a sample that were seen twice or more; its rows as A^T (x - mu)."""
+
+    def __init__(self, sample: Sample, mu: Array, A: Array) -> None:
+        self._order = np.argsort(sample.points, kind="stable")
+        _, start, count = np.unique(
+            sample.points[self._order], return_index=True, return_counts=True
+        )
+        self._start, self._count = start[count >= 2], count[count >= 2]
+        self._rows = (sample.X - mu.astype(np.float32)) @ A.astype(np.float32)
+
+    def __len__(self) -> int:
+        return len(self._start)
+
+    def part(self, chosen: Array) -> _Points:
+        """Some of the points, by a mask."""
+        points = copy.copy(self)
+        points._start, points._count = self._start[chosen], self._count[chosen]
+        return points
+
+    def draw(self, pairs: int, rng: np.random.Generator) -> Pair:
+        """Two different rows of each of `pairs` points, or of all there are."""
+        points = rng.permutation(len(self))[:pairs]
+        start, count = self._start[points], self._count[points]
+        first = rng.integers(count)
+        second = (first + rng.integers(1, count)) % count
+        return self._rows[self._order[start + first]], self._rows[self._order[start + second]]
+
+
+def _split(scenes: Sequence[_Points]) -> tuple[list[_Points], list[_Points]]:
+    """Scenes to train on and scenes left out; of a single scene, every fifth point is left out."""
+    if len(scenes) == 1:
+        out = np.arange(len(scenes[0])) % LEFT_OUT == LEFT_OUT - 1
+        parts = scenes[0].part(~out), scenes[0].part(out)
+        return ([parts[0]], [parts[1]]) if all(len(part) >= 2 for part in parts) else ([], [])
+    left_out = list(scenes[LEFT_OUT - 1 :: LEFT_OUT] or scenes[-1:])
+    return [scene for scene in scenes if scene not in left_out], left_out
+
+
+def _in_turn(scenes: Sequence[_Points], rng: np.random.Generator) -> Iterator[_Points]:
+    """All scenes, in random order, again and again."""
+    while True:
+        for index in rng.permutation(len(scenes)):
+            yield scenes[index]
