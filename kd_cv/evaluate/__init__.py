@@ -5,8 +5,10 @@
 `patches`     labelled pairs of patches (Phototourism): FPR95
 `hpatches`    verification, matching and retrieval on `strips` of patches, by `tasks` (HPatches)
 `images`      image matching: average precision, precision, error of the homography
+`pose`        relative pose of photographs with known `cameras`
 `curves`      FPR95 over the shrinkage of a whitening, over a turn or a shift of one patch
 `readers`     folders and built-in photographs in the form that the protocols take
+`intervals`   how sure a score is
 `metrics`     pure functions of arrays; `cache` stores rows, so that they are described once
 """
 

@@ -7,17 +7,18 @@ from kd_cv.cli.evaluate import (
     hpatches,
     matching,
     phototourism,
+    pose,
     robustness,
     shrinkage,
 )
 
 app = typer.Typer(
-    help="Measure descriptors by the paper's protocols.",
+    help="Measure descriptors by the paper's protocols and on real tasks.",
     no_args_is_help=True,
     rich_markup_mode="rich",
 )
 for name, module in {
-    "phototourism": phototourism, "hpatches": hpatches, "matching": matching,
+    "phototourism": phototourism, "hpatches": hpatches, "matching": matching, "pose": pose,
     "shrinkage": shrinkage, "eigenvalues": eigenvalues, "robustness": robustness,
 }.items():  # fmt: skip
     app.command(name)(module.command)

@@ -1,0 +1,159 @@
+"""Photographs with known cameras, from the files of those who measured them.
+
+Three formats, each a folder of files beside or apart from the photographs:
+
+- Strecha's: `NAME.camera` for each photograph: K (3 x 3), a row of zeros, the rotation from camera
+  to world, the centre, and the width and height that K is for;
+- COLMAP's model as text: `cameras.txt` and `images.txt`, with cameras without distortion;
+- `poses.txt`: a line for each photograph, its name and then K, R (both 3 x 3, by rows) and t.
+
+Everywhere X_camera = R X_world + t, and the centre of the first pixel is (0, 0).
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from kd_cv.io.files import read_text
+from kd_cv.io.images import read_gray
+from kd_cv.models import as_camera
+
+Float64 = NDArray[np.float64]
+
+MAX_BYTES = 2**28  # of a file of cameras
+ROTATION_TOLERANCE = 1e-3  # files are rounded
+
+
+@dataclass(frozen=True)
+class CameraView:
+    """A photograph, its camera matrix K (3, 3), and its pose R (3, 3), t (3,)."""
+
+    image: Path
+    K: Float64
+    R: Float64
+    t: Float64
+
+    def __post_init__(self) -> None:
+        as_camera(self.K, f"K of {self.image.name}")
+        off = np.abs(self.R @ self.R.T - np.eye(3)).max()
+        if self.R.shape != (3, 3) or self.t.shape != (3,) or not off <= ROTATION_TOLERANCE:
+            raise ValueError(
+                f"{self.image.name}: R must be a rotation and t (3,), off by {off:.2g}"
+            )
+
+
+def read_cameras(
+    photos: str | os.PathLike[str], cameras: str | os.PathLike[str] | None = None
+) -> list[CameraView]:
+    """The photographs of a folder whose cameras are known, by name.
+
+    cameras: the folder with the files of cameras; by default that of the photographs.
+    """
+    photos = Path(photos)
+    folder = photos if cameras is None else Path(cameras)
+    if (folder / "cameras.txt").is_file() and (folder / "images.txt").is_file():
+        views = _read_colmap(photos, folder)
+    elif (folder / "poses.txt").is_file():
+        views = _read_poses(photos, folder / "poses.txt")
+    else:
+        views = [
+            _read_strecha(photos / path.name.removesuffix(".camera"), path)
+            for path in sorted(folder.glob("*.camera"))
+            if (photos / path.name.removesuffix(".camera")).is_file()
+        ]
+    if len(views) < 2:
+        raise ValueError(
+            f"{folder} has the cameras of {len(views)} photographs of {photos}: expected "
+            "NAME.camera, cameras.txt and images.txt, or poses.txt, for two photographs or more"
+        )
+    return sorted(views, key=lambda view: view.image.name)
+
+
+def _read_strecha(image: Path, path: Path) -> CameraView:
+    numbers = _numbers(read_text(path, MAX_BYTES).split(), path)
+    if len(numbers) != 26:
+        raise ValueError(f"{path} has {len(numbers)} numbers, a camera of Strecha's has 26")
+    K, R_to_world, centre = numbers[:9].reshape(3, 3), numbers[12:21].reshape(3, 3), numbers[21:24]
+    R = R_to_world.T
+    return CameraView(image, _scaled(K, numbers[24:26], image), R, -R @ centre)
+
+
+def _scaled(K: Float64, size: Float64, image: Path) -> Float64:
+    """K for an image that is a reduced copy of one of `size` (width, height)."""
+    height, width = read_gray(image).shape
+    sx, sy = width / size[0], height / size[1]
+    # The left edge of the first pixel, at -1/2, stays where it is.
+    reduce = np.array([[sx, 0, (sx - 1) / 2], [0, sy, (sy - 1) / 2], [0, 0, 1.0]])
+    return reduce @ K
+
+
+def _read_poses(photos: Path, path: Path) -> list[CameraView]:
+    views = []
+    for number, line in enumerate(read_text(path, MAX_BYTES).splitlines(), start=1):
+        words = line.split()
+        if not words or words[0].startswith("#"):
+            continue
+        values = _numbers(words[1:], path)
+        if len(values) != 21:
+            raise ValueError(f"{path}, line {number}: a name and 21 numbers, got {len(values)}")
+        K, R, t = values[:9].reshape(3, 3), values[9:18].reshape(3, 3), values[18:]
+        views.append(CameraView(_photo(photos, words[0]), K, R, t))
+    return views
+
+
+def _read_colmap(photos: Path, folder: Path) -> list[CameraView]:
+    cameras = {}
+    for words in _rows(folder / "cameras.txt"):
+        f = _numbers(words[4:], folder / "cameras.txt")
+        if words[1] == "SIMPLE_PINHOLE":
+            fx, fy, cx, cy = f[0], f[0], f[1], f[2]
+        elif words[1] == "PINHOLE":
+            fx, fy, cx, cy = f[:4]
+        else:
+            raise ValueError(
+                f"{folder / 'cameras.txt'}: camera {words[0]} is a {words[1]}; only PINHOLE and "
+                "SIMPLE_PINHOLE have no distortion: undistort the photographs first"
+            )
+        # COLMAP puts the centre of the first pixel at (0.5, 0.5).
+        cameras[words[0]] = np.array([[fx, 0, cx - 0.5], [0, fy, cy - 0.5], [0, 0, 1.0]])
+    views = []
+    for words in _rows(folder / "images.txt", every=2):
+        w, x, y, z, *t = _numbers(words[1:8], folder / "images.txt")
+        norm = np.linalg.norm([w, x, y, z])
+        angle = 2 * np.arctan2(np.linalg.norm([x, y, z]), w)
+        axis = np.array([x, y, z]) / max(float(np.linalg.norm([x, y, z])), 1e-300)
+        if not norm > 0 or words[8] not in cameras:
+            raise ValueError(f"{folder / 'images.txt'}: image {words[0]} has no rotation or camera")
+        R = cv2.Rodrigues(angle * axis)[0]
+        views.append(CameraView(_photo(photos, words[9]), cameras[words[8]], R, np.array(t)))
+    return views
+
+
+def _rows(path: Path, every: int = 1) -> list[list[str]]:
+    """The words of every n-th line that is not a comment: in images.txt points follow each image,
+    and may be an empty line."""
+    lines = [line for line in read_text(path, MAX_BYTES).splitlines() if not line.startswith("#")]
+    return [line.split() for line in lines[::every] if line.strip()]
+
+
+def _photo(photos: Path, name: str) -> Path:
+    path = photos / name
+    if not path.resolve().is_relative_to(photos.resolve()) or not path.is_file():
+        raise ValueError(f"{photos} has no photograph {name!r}")
+    return path
+
+
+def _numbers(words: list[str], path: Path) -> Float64:
+    try:
+        numbers = np.array([float(word) for word in words])
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+    if not np.isfinite(numbers).all():
+        raise ValueError(f"{path} has a number that is not finite")
+    return numbers

@@ -1,0 +1,179 @@
+"""Relative pose: the files of cameras, the angles, and the estimate of a scene by hand."""
+
+import json
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+
+from kd_cv.cli import main
+from kd_cv.evaluate.cameras import CameraView, read_cameras
+from kd_cv.evaluate.intervals import interval
+from kd_cv.evaluate.pose import (
+    direction_angle,
+    pose_errors,
+    relative,
+    relative_pose,
+    rotation_angle,
+    viewing_angle,
+)
+
+K = np.array([[400.0, 0, 159.5], [0, 400.0, 119.5], [0, 0, 1]])
+
+
+def turn(degrees, axis=(0, 1, 0)):
+    return cv2.Rodrigues(np.radians(degrees) * np.array(axis, np.float64))[0]
+
+
+def plane_view(image, R, t):
+    """What the camera K, R, t sees of a picture that hangs at z = 2, two units wide."""
+    height, width = image.shape
+    pixel_to_plane = np.array([[2 / width, 0, -1], [0, 2 / width, -height / width], [0, 0, 2.0]])
+    # X = (x, y, 2): the third row stands for z, which is 2 for every pixel.
+    H = K @ (R @ pixel_to_plane + np.outer(t, [0, 0, 1.0]))
+    return cv2.warpPerspective(image, H, (320, 240), borderMode=cv2.BORDER_REFLECT_101)
+
+
+POSES = [(np.eye(3), np.zeros(3)), (turn(8), np.array([-0.35, 0.02, 0.1]))]
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory, photographs):
+    folder = tmp_path_factory.mktemp("scene")
+    for k, (R, t) in enumerate(POSES):
+        view = plane_view(photographs["camera"], R, t)
+        cv2.imwrite(str(folder / f"{k}.png"), view)
+    return folder
+
+
+def strecha(R, t, scale=1):
+    """A camera for an image `scale` times as large."""
+    half = (scale - 1) / 2
+    enlarge = np.array([[scale, 0, half], [0, scale, half], [0, 0, 1.0]])
+    rows = [*(enlarge @ K), np.zeros(3), *R.T, -R.T @ t]
+    text = "\n".join(" ".join(f"{v:.12g}" for v in row) for row in rows)
+    return f"{text}\n{320 * scale} {240 * scale}\n"
+
+
+def write_cameras(folder, kind):
+    folder.mkdir()
+    if kind == "strecha":
+        for k, pose in enumerate(POSES):
+            (folder / f"{k}.png.camera").write_text(strecha(*pose, scale=3))
+    elif kind == "poses":
+        lines = [
+            f"{k}.png " + " ".join(f"{v:.12g}" for v in np.concatenate([K.ravel(), R.ravel(), t]))
+            for k, (R, t) in enumerate(POSES)
+        ]
+        (folder / "poses.txt").write_text("# name K R t\n" + "\n".join(lines) + "\n")
+    else:
+        (folder / "cameras.txt").write_text("# cameras\n1 PINHOLE 320 240 400 400 160 120\n")
+        lines = ["# images"]
+        for k, (R, t) in enumerate(POSES):
+            v = cv2.Rodrigues(R)[0].ravel()
+            angle = np.linalg.norm(v)
+            axis = v / angle if angle else v
+            q = [np.cos(angle / 2), *(np.sin(angle / 2) * axis), *t]
+            lines += [f"{k + 1} " + " ".join(f"{x:.12g}" for x in q) + f" 1 {k}.png", ""]
+        (folder / "images.txt").write_text("\n".join(lines) + "\n")
+    return folder
+
+
+@pytest.mark.parametrize("kind", ["strecha", "poses", "colmap"])
+def test_every_format_gives_the_same_cameras(kind, photos, tmp_path):
+    views = read_cameras(photos, write_cameras(tmp_path / "cameras", kind))
+    assert [view.image.name for view in views] == ["0.png", "1.png"]
+    for view, (R, t) in zip(views, POSES, strict=True):
+        np.testing.assert_allclose(view.K, K, atol=1e-6)
+        np.testing.assert_allclose(view.R, R, atol=1e-6)
+        np.testing.assert_allclose(view.t, t, atol=1e-6)
+
+
+def test_cameras_that_cannot_be_used_are_refused(photos, tmp_path):
+    with pytest.raises(ValueError, match="cameras of 0 photographs"):
+        read_cameras(photos)
+    folder = write_cameras(tmp_path / "colmap", "colmap")
+    (folder / "cameras.txt").write_text("1 OPENCV 320 240 400 400 160 120 0 0 0 0\n")
+    with pytest.raises(ValueError, match=r"OPENCV.*undistort"):
+        read_cameras(photos, folder)
+    folder = write_cameras(tmp_path / "poses", "poses")
+    (folder / "poses.txt").write_text("0.png 1 2 3\n")
+    with pytest.raises(ValueError, match="line 1: a name and 21 numbers, got 3"):
+        read_cameras(photos, folder)
+    (folder / "poses.txt").write_text("../../etc/passwd " + "0 " * 21 + "\n")
+    with pytest.raises(ValueError, match="has no photograph"):
+        read_cameras(photos, folder)
+    folder = write_cameras(tmp_path / "strecha", "strecha")
+    (folder / "0.png.camera").write_text("nan " * 26)
+    with pytest.raises(ValueError, match="not finite"):
+        read_cameras(photos, folder)
+    with pytest.raises(ValueError, match="R must be a rotation"):
+        CameraView(photos / "0.png", K, 2 * np.eye(3), np.zeros(3))
+
+
+def test_angles():
+    assert rotation_angle(turn(33)) == pytest.approx(33)
+    assert rotation_angle(np.eye(3)) == 0
+    assert direction_angle(np.array([1.0, 0, 0]), np.array([-2.0, 0, 0])) == pytest.approx(0)
+    assert direction_angle(np.array([1.0, 0, 0]), np.array([1.0, 1, 0])) == pytest.approx(45)
+    a, b = (CameraView(Path("x"), K, turn(angle), np.zeros(3)) for angle in (10, 35))
+    assert viewing_angle(a, b) == pytest.approx(25)
+
+
+def test_the_pose_of_points_in_space(tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.uniform([-1, -1, 3], [1, 1, 6], (200, 3))
+    views = [CameraView(tmp_path / "x", K, R, t) for R, t in POSES]
+    points = []
+    for view in views:
+        x = (X @ view.R.T + view.t) @ K.T
+        points.append(x[:, :2] / x[:, 2:])
+    rows = np.eye(200, dtype=np.float32)
+    wrong, agree = pose_errors(rows, rows, *points, *views, seeds=2)
+    assert len(wrong) == 2 and max(wrong) < 0.1 and agree == 200
+    R, t = relative(*views)
+    np.testing.assert_allclose(X @ views[1].R.T + views[1].t,
+                               (X @ views[0].R.T + views[0].t) @ R.T + t, atol=1e-12)  # fmt: skip
+    # Half of the matches are wrong, and more of them than are right: others agree by chance.
+    wrong, _ = pose_errors(rows, rows[::-1].copy(), *points, *views)
+    assert wrong[0] > 1
+    wrong, agree = pose_errors(rows[:3], rows[:3], points[0][:3], points[1][:3], *views)
+    assert wrong == [np.inf] and agree == 0
+
+
+def test_scores_of_a_command(photos, tmp_path, capsys):
+    cameras = write_cameras(tmp_path / "cameras", "strecha")
+    command = ["eval", "pose", str(photos), "--cameras", str(cameras), "--descriptor", "raw,sift"]
+    assert main([*command, "--json", "--seeds", "2"]) == 0
+    content = json.loads(capsys.readouterr().out)
+    assert content["pairs"] == 1 and len(content["scores"]) == 2
+    for score in content["scores"]:
+        values = score["values"]
+        assert values["inliers"] > 50 and values["pairs 0-15"] == 1
+        assert values["auc5 low"] == values["auc5"] == values["auc5 high"]  # of one pair
+        assert 0 <= values["auc5"] <= values["auc10"] <= values["auc20"] <= 100
+    assert main([*command, "--cameras", str(cameras)]) == 2
+    assert "1 scenes need as many --cameras, got 2" in capsys.readouterr().err
+
+
+def test_views_that_look_away_are_no_pair(photos):
+    away = [CameraView(photos / "0.png", K, turn(a), np.zeros(3)) for a in (0, 170)]
+    with pytest.raises(ValueError, match="no pair to match"):
+        relative_pose([("away", away)], [])
+    with pytest.raises(ValueError, match="seeds at least 1"):
+        relative_pose([("away", away)], [], seeds=0)
+
+
+def test_an_interval_holds_the_truth_as_often_as_it_says():
+    rng = np.random.default_rng(1)
+    held = 0
+    for k in range(200):
+        low, high = interval(rng.normal(size=60), resamples=200, seed=k)
+        held += low <= 0 <= high
+    assert 180 <= held <= 198
+    both = rng.normal(size=(100, 1)) + np.array([0.0, 0.1])
+    low, high = interval(both, lambda drawn: drawn[:, 1].mean() - drawn[:, 0].mean())
+    assert low == pytest.approx(0.1) == pytest.approx(high)  # the same pairs for both
+    with pytest.raises(ValueError, match="one value"):
+        interval([])
