@@ -10,7 +10,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from kd_cv import KDDescriptor, match
+from kd_cv import DoG, KDDescriptor, match
 from kd_cv.draw.matches import draw_matches
 from kd_cv.evaluate.metrics import matching_precision
 from kd_cv.evaluate.readers import warped_images
@@ -57,7 +57,7 @@ with tempfile.TemporaryDirectory() as work:
 # Another warp of a photograph that the fit has not seen: the true homography is known.
 images = next(warped_images([("photo", photo)], views=2, seed=4))
 image0, image1 = (cv2.cvtColor(images.load(k), cv2.COLOR_GRAY2BGR) for k in (0, 1))
-detector = cv2.SIFT_create(1500)
+detector = DoG(1500)
 results = {}
 for title, descriptor in descriptors.items():
     result = match(image0, image1, descriptor, detector=detector)

@@ -247,6 +247,8 @@ def _extract(
         with _timed("describe"):
             keypoints, rows = feature.detectAndCompute(image, None)
         return tuple(keypoints), rows
+    if isinstance(feature, KDDescriptor) and max_keypoints is not None:
+        feature = feature.with_settings(nfeatures=max_keypoints)  # as many as there are
     with _timed("detect"):
         keypoints = (feature if detector is None else detector).detect(image, None)
         if max_keypoints is not None:

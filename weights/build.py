@@ -64,7 +64,7 @@ def hpatches(data: Path, workspace: Path) -> tuple[str, Iterator[Scene]]:
         "paired by the homography, and DoG, Hessian and Harris regions reprojected with easy "
         "jitter; each sequence counts the same"
     )
-    kinds = ({"frames": "detected", "detectors": ("dog",), "jitter": None}, {"jitter": "easy"})
+    kinds = ({"frames": "detected", "detectors": ("sift",), "jitter": None}, {"jitter": "easy"})
     return text, (hpatches_scene(f, **kind) for f in folders for kind in kinds)
 
 

@@ -1,8 +1,10 @@
-"""OpenCV's detectors by name, as far as the OpenCV that runs has them."""
+"""Detectors by name: our own, and OpenCV's as far as the OpenCV that runs has them."""
 
 from typing import Any
 
 import cv2
+
+from kd_cv.detector.dog import DoG
 
 # The AKAZE family, BRISK and AGAST left the main modules of OpenCV with version 5.
 FACTORIES = {
@@ -19,12 +21,14 @@ FACTORIES = {
 
 
 def available() -> list[str]:
-    """The names that the running OpenCV knows."""
-    return [name for name in FACTORIES if _factory(name)]
+    """The names that there are."""
+    return ["dog", *(name for name in FACTORIES if _factory(name))]
 
 
 def make_detector(name: str, max_keypoints: int) -> Any:
-    """The detector of a name. ORB needs to be told how many keypoints are wanted."""
+    """The detector of a name. Some need to be told how many keypoints are wanted."""
+    if name == "dog":
+        return DoG(max_keypoints)
     factory = _factory(name)
     if factory is None:
         known = "is not in" if name in FACTORIES else "is unknown to"

@@ -50,7 +50,7 @@ def command(
     ] = None,
     descriptor: Descriptor = "kd",
     compare: Compare = False,
-    detector: Detector = "sift",
+    detector: Detector = "dog",
     weights: Weights = None,
     ratio: Ratio = RATIO,
     threshold: Annotated[

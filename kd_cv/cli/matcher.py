@@ -16,7 +16,7 @@ from kd_cv.matching import DESCRIPTORS, RATIO, MatchResult, as_feature, match, t
 class Options:
     """What the user asked for, checked."""
 
-    detector: str = "sift"
+    detector: str = "dog"
     ratio: float = RATIO
     threshold: float = 3.0
     max_keypoints: int = 5000

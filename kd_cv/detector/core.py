@@ -7,11 +7,13 @@ D (..., n + 2, H, W) are the differences of one octave; a cube (3, 5, 5) is D ar
 scale, y, x.
 """
 
+from itertools import product
+
 from kd_cv.detector.scale_space import CANDIDATE, FARTHEST, REACH, STEPS
 
 
 def candidates(D, threshold: float):  # type: ignore[no-untyped-def]
-    """Where |D| is above the threshold and D is extreme among its six direct neighbours.
+    """Where |D| is above the threshold and D is extreme among its 26 neighbours.
 
     Of layers 1..n, without a border of REACH pixels: (..., n, H - 4, W - 4). Of equal neighbours
     the last one counts.
@@ -24,7 +26,8 @@ def candidates(D, threshold: float):  # type: ignore[no-untyped-def]
 
     c = moved(0, 0, 0)
     peak, pit = c > threshold, c < -threshold
-    for step in ((-1, 0, 0), (0, -1, 0), (0, 0, -1)):
+    neighbours = list(product((-1, 0, 1), repeat=3))
+    for step in neighbours[: len(neighbours) // 2]:
         before, after = moved(*step), moved(*(-s for s in step))
         peak = peak & (c >= before) & (c > after)
         pit = pit & (c <= before) & (c < after)

@@ -1,8 +1,8 @@
 """`core` for the CPU, compiled by Numba: blurs, the scan for candidates, and their fit.
 
-The scan reduces the six neighbours of every pixel by comparisons that the compiler vectorises, and
-looks again only where one of eight pixels passed. The fit runs down `LANES` candidates at once.
-Both give the same numbers whatever thread runs them, and whatever else the image holds.
+The scan reduces six neighbours of every pixel by comparisons that the compiler vectorises, and
+looks at the other 20 only where one of eight pixels passed. The fit runs down `LANES` candidates at
+once. Both give the same numbers whatever thread runs them, and whatever else the image holds.
 """
 
 from typing import Any
@@ -158,7 +158,15 @@ def scan(D, top, bottom, threshold, hits, words, found):
             for w in range(words.shape[0]):
                 if words[w] != 0:
                     for x in range(8 * w, 8 * w + 8):
-                        if hits[x] != 0:
+                        extreme = hits[x] != 0
+                        if extreme:
+                            v = D[layer, y, REACH + x]
+                            sign = _one if v > _zero else -_one
+                            for i in range(27):
+                                u = D[layer - 1 + i // 9, y - 1 + i // 3 % 3, REACH - 1 + x + i % 3]
+                                over = (u - v) * sign
+                                extreme &= over < _zero or (i <= 13 and over == _zero)
+                        if extreme:
                             if count < found.shape[0]:
                                 found[count, 0] = layer
                                 found[count, 1] = y

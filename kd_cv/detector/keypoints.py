@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kd_cv.descriptor.frames import from_keypoints
+from kd_cv.detector.dog import CONTRAST, DoG
 
 Array = NDArray[np.float64]
-Detector = Literal["dog", "hessian", "harris"]
+Detector = Literal["dog", "sift", "hessian", "harris"]
 
 
 def strongest(keypoints: Sequence[cv2.KeyPoint], count: int) -> list[cv2.KeyPoint]:
@@ -31,15 +32,18 @@ def detect(
 ) -> Array:
     """Keypoints of one or more detectors as frames (N, 4), the strongest max_keypoints of each.
 
-    "dog" is cv2.SIFT's own; "hessian" (maxima of the determinant in space and scale) and "harris"
-    (Harris-Laplace) are corners and blobs of the same scale space with one dominant orientation.
+    "dog" is `DoG`, "sift" is cv2.SIFT; "hessian" (maxima of the determinant in space and scale) and
+    "harris" (Harris-Laplace) are blobs and corners with one dominant orientation.
     """
-    unknown = set(detectors) - {"dog", "hessian", "harris"}
+    unknown = set(detectors) - {"dog", "sift", "hessian", "harris"}
     if unknown or not detectors:
-        raise ValueError(f"detectors must be of dog, hessian, harris, got {list(detectors)}")
+        raise ValueError(f"detectors must be of dog, sift, hessian, harris, got {list(detectors)}")
     found = [np.empty((0, 4))]
     for kind in detectors:
         if kind == "dog":
+            # No weak ones to fill up the number: matrices are fitted on these.
+            found.append(DoG(max_keypoints, contrastThreshold=CONTRAST).detect_frames(gray).frames)
+        elif kind == "sift":
             keypoints = cv2.SIFT.create(nfeatures=max_keypoints).detect(gray, None)
             found.append(from_keypoints(keypoints))
         else:

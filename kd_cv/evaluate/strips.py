@@ -54,7 +54,7 @@ def strips_of_sequence(
     max_patches. magnification: side of a patch in keypoint sizes."""
     images = [read_gray(path) for path in sequence.images]
     rng = np.random.default_rng(seed)
-    frames = detect(images[0], ("dog", "hessian", "harris"), max_keypoints)
+    frames = detect(images[0], ("sift", "hessian", "harris"), max_keypoints)
     maps = [homography_map(H) for H in sequence.H_1tok]
     inside = [
         _within(image.shape, *_affine(frames, point_map, magnification))

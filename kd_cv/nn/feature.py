@@ -11,20 +11,17 @@ import torch  # isort: skip  (after kd_cv.nn.module, whose ImportError names the
 from torch import Tensor, nn  # isort: skip
 
 from kd_cv.nn.autograd import recomputed
+from kd_cv.nn.detector import DETECTED_MAGNIFICATION, DoGDetector
 from kd_cv.nn.lafs import scaled
 from kd_cv.nn.sampling import Pyramid, pyramid_of, sample
-
-# Kornia's detectors draw a LAF of 6 sigma, half the side of its patch; a keypoint has a size of
-# 2 sigma. So the patch of a detected LAF has a side of 6 keypoint sizes.
-DETECTED_MAGNIFICATION = 6.0
 
 
 class KDFeature(nn.Module):
     """Detector and descriptor: images in; LAFs, responses and descriptors out.
 
     num_features   slots for each image
-    detector       any Kornia detector: (images, mask) to (lafs, responses); scale-space Hessian
-                   with dominant orientations by default
+    detector       any Kornia detector: (images, mask) to (lafs, responses); `DoGDetector` by
+                   default, whose keypoints are those of `KDDescriptor`
     descriptor     the `KDModule`; KDModule() by default
     magnification  side of the patch in keypoint sizes, as in `KDDescriptor`, if the detector's LAFs
                    are of 6 sigma (Kornia's `mr_size=6`); 6 describes the LAFs as they are
@@ -50,7 +47,7 @@ class KDFeature(nn.Module):
             raise ValueError("upright is for the default detector: give yours no orientation")
         if chunk < 1:
             raise ValueError(f"chunk must be at least 1, got {chunk}")
-        self.detector = detector or hessian_detector(num_features, upright)
+        self.detector = detector or DoGDetector(num_features, upright)
         self.descriptor = descriptor or KDModule()
         self.magnification = as_magnification(magnification)
         self.scales = as_scales(scales)

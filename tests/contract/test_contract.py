@@ -891,13 +891,13 @@ def test_a_descriptor_with_a_detector(camera):
 
 
 def test_settings_of_the_detector_are_written_and_read(tmp_path):
-    for feature in (KDDescriptor(), KDDescriptor(77, 4, 0.02, 12.5, 2.0)):
+    for feature in (KDDescriptor(), KDDescriptor(77, 4, 0.02, 12.5, 2.5)):
         feature.write(tmp_path / "kd.yml")
         other = KDDescriptor(5, patch_size=16)
         other.read(tmp_path / "kd.yml")
         assert repr(other) == repr(feature)
     text = (tmp_path / "kd.yml").read_text()
-    (tmp_path / "bad.yml").write_text(text.replace("sigma: 2.", "sigma: 99."))
+    (tmp_path / "bad.yml").write_text(text.replace("sigma: 2.5", "sigma: 99."))
     with pytest.raises(ValueError, match="sigma must be from 1 to 16"):
         other.read(tmp_path / "bad.yml")
     assert repr(other) == repr(feature)

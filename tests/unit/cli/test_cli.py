@@ -194,7 +194,7 @@ def test_bad_input_gives_one_line_and_code_2(photos, tmp_path, capsys):
     assert "unknown kind of file" in _fails(capsys, "match", "--save-homography", tmp_path / "H.x")
     assert "overwritten" in _fails(capsys, "match", a, b, "-o", a)
     assert "surf" in _fails(capsys, "match", a, b, "--descriptor", "surf", "-o", out)
-    assert "it has sift" in _fails(capsys, "match", a, b, "--detector", "surf", "-o", out)
+    assert "it has dog, sift" in _fails(capsys, "match", a, b, "--detector", "surf", "-o", out)
     assert "--ratio" in _fails(capsys, "match", a, b, "--ratio", "1.5")
     assert "--ratio" in _fails(capsys, "match", a, b, "--ratio", "many")
     assert "--threshold" in _fails(capsys, "match", a, b, "--threshold", "nan")
@@ -222,7 +222,7 @@ def test_a_folder_that_cannot_be_written(photos, capsys):
 def test_a_detector_of_the_other_opencv(photos, capsys, monkeypatch):
     monkeypatch.setitem(detectors.FACTORIES, "akaze", "AKAZE_of_another_version")
     line = _fails(capsys, "match", *photos[:2], "--detector", "akaze")
-    assert f"'akaze' is not in OpenCV {cv2.__version__}: it has sift, orb, fast" in line
+    assert f"'akaze' is not in OpenCV {cv2.__version__}: it has dog, sift, orb, fast" in line
 
 
 def test_a_name_cannot_steer_the_terminal(photos, capsys):
