@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from kd_cv import KDDescriptor
+from kd_cv.collection import Extraction
 from kd_cv.collection.colmap import compare
-from kd_cv.collection.extract import Extraction
 from kd_cv.matching import DESCRIPTORS, RATIO
 
 

@@ -27,7 +27,8 @@ from pathlib import Path
 import cv2
 
 from kd_cv import KDDescriptor
-from kd_cv.collection.extract import Clock, Extraction, extract
+from kd_cv.collection import Extraction, extract
+from kd_cv.collection.extraction import Clock
 from kd_cv.io.images import list_photos, read_gray
 
 SIZE = (1280, 853)
@@ -104,7 +105,7 @@ def one_by_one(folder: Path, count: int, extraction: Extraction) -> tuple[dict[s
     for path in paths:
         with clock("decode"):
             gray = read_gray(path)
-        keypoints += len(extraction.features(gray, clock)["scores"])
+        keypoints += len(extraction.features(gray, clock).frames)
     seconds = {stage: total / len(paths) for stage, total in clock.seconds.items()}
     return seconds, keypoints / len(paths)
 

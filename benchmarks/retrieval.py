@@ -16,7 +16,7 @@ import faiss
 import numpy as np
 
 from kd_cv import KDDescriptor
-from kd_cv.collection.extract import Extraction, extract, reading
+from kd_cv.collection import Extraction, extract, reading
 from kd_cv.collection.retrieval import NEIGHBOURS, PROBES, TRAINED_PER_LIST, list_count
 
 NOISE = 0.05  # per entry of a descriptor of unit norm

@@ -13,7 +13,7 @@ from benchmarks import compute, fresh, rivals
 from benchmarks.material import Config, Material, load_material
 from benchmarks.measure import CannotMeasure, Row
 from benchmarks.report import Part, Report, Say, header
-from kd_cv.collection.extract import cores
+from kd_cv.collection.run import cores
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from kd_cv.collection.extract import extract
+from kd_cv.collection import extract
 from kd_cv.collection.retrieval import Index
 from kd_cv.draw.palette import OUTLINE, bgr
 

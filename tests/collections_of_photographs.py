@@ -7,7 +7,7 @@ import cv2
 from skimage import data
 
 from kd_cv import KDDescriptor
-from kd_cv.collection.extract import Extraction
+from kd_cv.collection import Extraction
 from kd_cv.whitening import Statistics, Whitening
 
 PHOTOGRAPHS = ("astronaut", "camera", "coffee", "chelsea", "brick", "gravel")

@@ -68,9 +68,9 @@ def command(
 
         kd-cv colmap photographs --workspace scene --compare
     """
+    from kd_cv.collection import Collection
     from kd_cv.collection.colmap import Matcher, reconstruct, table
     from kd_cv.collection.colmap import compare as run_all
-    from kd_cv.collection.extract import Collection
 
     if matcher not in get_args(Matcher):
         raise ValueError(f"--matcher must be one of {get_args(Matcher)}, got {matcher!r}")

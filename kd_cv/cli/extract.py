@@ -51,7 +51,7 @@ def command(
 
         kd-cv extract list.txt -o features.h5 --root /photographs --scheduler tcp://host:8786
     """
-    from kd_cv.collection.extract import extract as run
+    from kd_cv.collection import extract as run
 
     extraction = extraction_of(descriptor, weights, max_keypoints, max_size, dtype)
     options: dict[str, Any] = {"root": root, "overwrite": overwrite, "progress": not as_json}

@@ -6,6 +6,6 @@ from typing import Any
 def extraction_of(descriptor: str, weights: str | None, *settings: Any) -> Any:
     """What --descriptor and --weights name, with the other settings of an Extraction."""
     from kd_cv.cli.matcher import make_feature
-    from kd_cv.collection.extract import Extraction
+    from kd_cv.collection import Extraction
 
     return Extraction(make_feature(descriptor, weights) if weights else descriptor, *settings)

@@ -14,24 +14,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-import cv2
-
-from kd_cv.collection import extract as one_machine
-from kd_cv.collection.extract import (
-    Batch,
-    Collection,
-    Extraction,
-    PathLike,
-    Report,
-    Runner,
-    Summary,
-    cores,
-    run_batch,
-)
+from kd_cv.collection import Collection, Extraction, Summary, run
+from kd_cv.collection.batches import Batch, Report, run_batch
+from kd_cv.collection.run import Runner, cores
 from kd_cv.feature2d import KDDescriptor
 from kd_cv.fit.matrices import scene_statistics
 from kd_cv.fit.scenes import Scene
+from kd_cv.io.files import PathLike
 from kd_cv.whitening.statistics import Statistics
+
+PATIENCE = 30  # seconds that a scheduler has to answer
 
 Result = TypeVar("Result")
 
@@ -46,7 +38,11 @@ def connected(scheduler: str = "local", workers: int | None = None) -> Iterator[
     if scheduler != "local":
         if workers is not None:
             raise ValueError(f"the scheduler {scheduler!r} has its own workers, got {workers} too")
-        with distributed.Client(scheduler) as client:
+        try:
+            client = distributed.Client(scheduler, timeout=PATIENCE)
+        except (OSError, TimeoutError) as error:  # TimeoutError is no OSError before Python 3.11
+            raise OSError(f"no scheduler answers at {scheduler!r}: {error}") from error
+        with client:
             yield client
         return
     if workers is not None and workers < 1:
@@ -54,7 +50,11 @@ def connected(scheduler: str = "local", workers: int | None = None) -> Iterator[
     count = cores() if workers is None else workers
     with (
         distributed.LocalCluster(
-            n_workers=count, threads_per_worker=1, processes=True, dashboard_address=None
+            n_workers=count,
+            threads_per_worker=1,
+            processes=True,
+            dashboard_address=None,
+            env={"OPENCV_FOR_THREADS_NUM": "1"},  # the processes are the parallelism
         ) as local,
         distributed.Client(local) as client,
     ):
@@ -69,14 +69,14 @@ def extract(
     client: Any,
     **options: Any,
 ) -> Summary:
-    """`kd_cv.collection.extract.extract` with the batches run on a cluster.
+    """`kd_cv.collection.extract` with the batches run on a cluster.
 
     >>> with connected("tcp://scheduler:8786") as client:  # doctest: +SKIP
     ...     print(extract("/shared/photographs", "/shared/features.h5", client=client))
     """
     threads = sum(client.nthreads().values())
     output = Path(output).absolute()  # the workers may stand in another folder
-    return one_machine.extract(
+    return run.extract(
         images, output, extraction, workers=max(1, threads), runner=on_cluster(client), **options
     )
 
@@ -84,10 +84,10 @@ def extract(
 def on_cluster(client: Any) -> Runner:
     """Run batches of images on the workers of a Dask client."""
 
-    def run(plan: Sequence[Batch], extraction: Extraction) -> Iterator[Report]:
-        return (report for _, report in _map(client, _run_batch, plan, extraction))
+    def run_on(plan: Sequence[Batch], extraction: Extraction) -> Iterator[Report]:
+        return (report for _, report in _map(client, run_batch, plan, extraction))
 
-    return run
+    return run_on
 
 
 def fit_statistics(
@@ -146,11 +146,6 @@ def in_order(client: Any) -> Callable[[Callable[[Any], Result], Sequence[Any]], 
 def _single_threaded(item: Any, work: Callable[[Any], Result]) -> Result:
     with _threadpoolctl().threadpool_limits(1):
         return work(item)
-
-
-def _run_batch(batch: Batch, extraction: Extraction) -> Report:
-    cv2.setNumThreads(1)  # the processes of the workers are the parallelism
-    return run_batch(batch, extraction)
 
 
 def _map(

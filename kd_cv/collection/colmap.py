@@ -22,10 +22,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.fft import idct
 
-from kd_cv.collection.extract import Collection, Extraction, PathLike, extract, reading
+from kd_cv.collection import Collection, Extraction, extract, reading
+from kd_cv.collection.names import MAX_LIST_BYTES
 from kd_cv.descriptor.frames import radians, sigma_from_size, to_corner
 from kd_cv.fit.surface import camera_mode, largest_model, load_pycolmap, quiet
-from kd_cv.io.files import replacing
+from kd_cv.io.files import PathLike, read_text, replacing
 from kd_cv.matching import RATIO, match_descriptors
 
 DIM, NORM = 128, 512.0  # of SIFT in COLMAP
@@ -112,13 +113,25 @@ def _bytes_of(rows: NDArray[np.float32], descriptor: str) -> NDArray[np.uint8]:
 
 
 def read_pairs(path: PathLike) -> list[Pair]:
-    """Pairs of image names, two a line, as COLMAP and hloc write them."""
-    lines = Path(path).read_text(encoding="utf-8").splitlines()
-    pairs = [tuple(line.split()) for line in lines if line.strip()]
+    """Pairs of image names, two a line, as COLMAP and hloc write them.
+
+    They are parted by a tab, or by blanks where there is no tab: names may have blanks then.
+    """
+    lines = read_text(path, MAX_LIST_BYTES, "utf-8").splitlines()
+    pairs = [tuple(line.split("\t" if "\t" in line else None)) for line in lines if line.strip()]
     for number, pair in enumerate(pairs, 1):
         if len(pair) != 2:
             raise ValueError(f"{path}, pair {number}: expected two names, got {' '.join(pair)!r}")
     return pairs  # type: ignore[return-value]
+
+
+def write_pairs(path: PathLike, pairs: Sequence[Pair]) -> None:
+    """What `read_pairs` reads: with tabs if a name has a blank."""
+    names = {name for pair in pairs for name in pair}
+    between = "\t" if any(len(name.split()) > 1 for name in names) else " "
+    with replacing(path) as temporary:
+        text = "".join(f"{a}{between}{b}\n" for a, b in pairs)
+        temporary.write_text(text, encoding="utf-8")
 
 
 def match_database(
@@ -139,19 +152,52 @@ def match_database(
     pycolmap = load_pycolmap()
     if matcher not in ("kd", "colmap"):
         raise ValueError(f"matcher must be 'kd' or 'colmap', got {matcher!r}")
-    listed = Path(database).with_name("pairs.txt")
-    with replacing(listed) as temporary:
-        temporary.write_text("".join(f"{a} {b}\n" for a, b in pairs), encoding="utf-8")
-    pycolmap.set_random_seed(0)
-    if matcher == "kd":
-        _write_matches(database, features, pairs, ratio)
-        pycolmap.verify_matches(database, listed)
-        return
     with _opened(database) as target:
-        if target.num_descriptors() == 0:
+        if matcher == "colmap" and target.num_descriptors() == 0:
             raise ValueError(
                 f"{database} has no descriptors of {DIM} dimensions or fewer: use matcher='kd'"
             )
+    write_pairs(Path(database).with_name("pairs.txt"), pairs)
+    pycolmap.set_random_seed(0)
+    if matcher == "kd":
+        _write_matches(database, features, pairs, ratio)
+    with _listed(database, pairs) as listed:
+        if matcher == "kd":
+            pycolmap.verify_matches(database, listed)
+        else:
+            _match_by_colmap(database, listed, ratio, threads)
+
+
+@contextmanager
+def _listed(database: PathLike, pairs: Sequence[Pair]) -> Iterator[Path]:
+    """A text file of pairs, as COLMAP takes them.
+
+    In it a blank ends a name and # begins a comment: while it is there, images are named by their
+    ids.
+    """
+    with _opened(database) as target:
+        images = target.read_all_images()
+    names = {image.image_id: image.name for image in images}
+    ids = {name: number for number, name in names.items()}
+    listed = Path(database).with_name("pairs by id.txt")
+    write_pairs(listed, [(str(ids[a]), str(ids[b])) for a, b in pairs])
+    _rename(database, {number: str(number) for number in names})
+    try:
+        yield listed
+    finally:
+        _rename(database, names)
+        listed.unlink()
+
+
+def _rename(database: PathLike, names: Mapping[int, str]) -> None:
+    with _opened(database) as target:
+        for image in target.read_all_images():
+            image.name = names[image.image_id]
+            target.update_image(image)
+
+
+def _match_by_colmap(database: PathLike, listed: Path, ratio: float, threads: int) -> None:
+    pycolmap = load_pycolmap()
     options = pycolmap.FeatureMatchingOptions()
     options.num_threads = threads
     options.sift.max_ratio = ratio

@@ -15,16 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kd_cv.collection.extract import (
-    Extraction,
-    FeatureFile,
-    Features,
-    PathLike,
-    check_settings,
-    reading,
-)
+from kd_cv.collection import Extraction, FeatureFile, Features, reading
+from kd_cv.collection.extraction import check_settings
 from kd_cv.descriptor.frames import as_detectable, as_gray
-from kd_cv.io.files import replacing
+from kd_cv.io.files import PathLike, opened, replacing
 from kd_cv.matching import RATIO, find_homography, match_descriptors
 
 EXACT_BELOW = 20_000  # descriptors: so few are compared one by one
@@ -59,7 +53,7 @@ class Hit:
 class Index:
     """An index over the descriptors of a feature file, which it needs beside it to verify.
 
-    >>> from kd_cv.collection.extract import extract
+    >>> from kd_cv.collection import extract
     >>> summary = extract("photographs", "features.h5")
     >>> index = Index.build("features.h5")
     >>> [hit.name for hit in index.search(image) if hit.verified]
@@ -129,7 +123,7 @@ class Index:
     @classmethod
     def load(cls, path: PathLike) -> Index:
         """Read a file written by `save`."""
-        with np.load(path, allow_pickle=False) as archive:
+        with opened(path) as file, np.load(file, allow_pickle=False) as archive:
             missing = {"index", "names", "starts", "features", "settings"} - set(archive.files)
             if missing:
                 raise ValueError(f"{path} is not an index: it lacks {sorted(missing)}")
@@ -158,10 +152,8 @@ class Index:
         """
         extraction = extraction or Extraction()
         check_settings(self.features, self.settings, extraction.settings_text)
-        arrays = extraction.features(as_detectable(as_gray(image)))
-        return self.search_features(
-            Features.of(arrays), top=top, candidates=candidates, threshold=threshold
-        )
+        query = extraction.features(as_detectable(as_gray(image)))
+        return self.search_features(query, top=top, candidates=candidates, threshold=threshold)
 
     def search_features(
         self, query: Features, *, top: int = 10, candidates: int = 20, threshold: float = 8.0

@@ -1,7 +1,9 @@
 """One way from patches and from frames to descriptors: fused where Numba is there, else `core`."""
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cached_property, lru_cache
 from threading import Thread
 from types import ModuleType
@@ -135,17 +137,35 @@ def load_fused() -> ModuleType | None:
     return fused
 
 
+_threads: ContextVar[int | None] = ContextVar("threads", default=None)
+
+
+@contextmanager
+def on_threads(count: int) -> Iterator[None]:
+    """Calls of this thread work on `count` threads while the block lasts."""
+    token = _threads.set(count)
+    try:
+        yield
+    finally:
+        _threads.reset(token)
+
+
+def thread_count() -> int:
+    """Threads of a call: those that `on_threads` says, else as many as OpenCV uses."""
+    return _threads.get() or max(1, cv2.getNumThreads())
+
+
 def _in_chunks(count: int, work: Callable[[int, int], None]) -> None:
     """work(a, b) over [0, count), in parallel."""
-    threads = max(1, cv2.getNumThreads())
+    threads = thread_count()
     # Small jobs are shared out evenly; a multiple of 16 fills the blocks of the fused kernel.
     size = min(CHUNK, max(16, -(-count // (threads * 16)) * 16))
     in_parallel(range(0, count, size), lambda a: work(a, min(a + size, count)))
 
 
 def in_parallel(jobs: Sequence[int], work: Callable[[int], None]) -> None:
-    """work(job) for each job, on as many threads as OpenCV uses (cv2.setNumThreads)."""
-    threads = max(1, cv2.getNumThreads())
+    """work(job) for each job, on `thread_count()` threads."""
+    threads = thread_count()
     waiting = iter(jobs)
 
     def share() -> None:

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from kd_cv import DoG, KDDescriptor
-from kd_cv.collection.extract import Extraction
+from kd_cv.collection import Extraction
 from kd_cv.descriptor import engine
 from kd_cv.descriptor.frames import describable, from_keypoints, to_keypoints
 from kd_cv.descriptor.sampling import as_scales

@@ -20,7 +20,7 @@ import pytest
 
 import kd_cv
 from kd_cv import KDDescriptor
-from kd_cv.collection.extract import Summary
+from kd_cv.collection import Summary
 from kd_cv.evaluate.patch_sets import PatchSet
 from kd_cv.fit.scenes import Scene
 from kd_cv.io import archive, images
@@ -98,11 +98,11 @@ def test_the_main_paths_work_without_a_network(tmp_path):
         except ImportError:
             pass
         try:
-            import h5py, kd_cv.collection.extract
+            import h5py, kd_cv.collection
         except ImportError:
             pass
         else:
-            kd_cv.collection.extract.extract(".", "f.h5", workers=1)
+            kd_cv.collection.extract(".", "f.h5", workers=1)
         print("done")
     """
     result = subprocess.run(
@@ -496,7 +496,7 @@ class TestFeatureFiles:
         return group
 
     def read(self, file):
-        from kd_cv.collection.extract import reading
+        from kd_cv.collection import reading
 
         path = file.filename
         file.close()
@@ -553,7 +553,7 @@ class TestFeatureFiles:
             self.read(file)
 
     def test_a_sound_file_and_an_absent_name(self, file):
-        from kd_cv.collection.extract import reading
+        from kd_cv.collection import reading
 
         self.sound(file.create_group("sub/a.png"))
         path = file.filename

@@ -301,7 +301,7 @@ def _image_seeds() -> list[bytes]:
 
 def listed(data: bytes) -> None:
     """A list of images, extracted: nothing may be written but the output."""
-    from kd_cv.collection.extract import Extraction, extract, reading
+    from kd_cv.collection import Extraction, extract, reading
 
     with folder() as here:
         images, out = here / "images", here / "out"
@@ -331,7 +331,7 @@ def _listed_seeds() -> list[bytes]:
 
 def features(data: bytes) -> None:
     """A feature file: as it is (even), or a sound HDF5 file of strange content (odd)."""
-    from kd_cv.collection.extract import reading
+    from kd_cv.collection import reading
 
     mode, data = _mode(data)
     with folder() as here:

@@ -17,8 +17,7 @@ from skimage import data
 
 from kd_cv import KDDescriptor
 from kd_cv.cli import main
-from kd_cv.collection import cluster, extract
-from kd_cv.collection.extract import Extraction
+from kd_cv.collection import Extraction, cluster, extract
 from kd_cv.descriptor.frames import as_gray, from_keypoints, to_keypoints
 from kd_cv.fit import fit_photos
 from kd_cv.fit.scenes import Scene, View
@@ -63,7 +62,7 @@ def test_extraction_survives_a_lost_worker(client: Any, tmp_path: Path) -> None:
     killer.join()
     assert killed_at[0] < 40
     assert summary.done + summary.kept == 40 and list(summary.skipped) == ["broken.jpg"]
-    extract.extract(folder, tmp_path / "one.h5", SMALL)
+    extract(folder, tmp_path / "one.h5", SMALL)
     assert output.read_bytes() == (tmp_path / "one.h5").read_bytes()
 
 

@@ -13,7 +13,7 @@ from collections_of_photographs import RAW, whitened
 from skimage import data
 
 from kd_cv.cli import main
-from kd_cv.collection import colmap
+from kd_cv.collection import Extraction, colmap, extract, reading
 from kd_cv.collection.colmap import (
     Row,
     as_colmap_bytes,
@@ -25,7 +25,6 @@ from kd_cv.collection.colmap import (
     table,
     write_database,
 )
-from kd_cv.collection.extract import Extraction, extract, reading
 from kd_cv.matching import match_descriptors, root
 from kd_cv.settings import as_uint8
 

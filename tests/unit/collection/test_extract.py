@@ -18,20 +18,10 @@ from collections_of_photographs import RAW, SMALL, photographs, whitened, whole_
 from skimage import data
 
 from kd_cv import DoG, KDDescriptor
-from kd_cv.collection.extract import (
-    STAGES,
-    Batch,
-    Collection,
-    Extraction,
-    FeatureFile,
-    Report,
-    batches,
-    duration,
-    extract,
-    on_threads,
-    reading,
-    shown,
-)
+from kd_cv.collection import Collection, Extraction, FeatureFile, extract, reading
+from kd_cv.collection.batches import Batch, Report, batches
+from kd_cv.collection.extraction import STAGES
+from kd_cv.collection.run import by_threads, duration, shown
 from kd_cv.descriptor.frames import MAGNIFICATION, from_keypoints
 from kd_cv.io import images
 from kd_cv.matching import match_descriptors
@@ -240,7 +230,7 @@ def test_image_that_may_not_be_read(
             raise PermissionError(errno.EACCES, "Permission denied", str(path))
         return gray(path)
 
-    monkeypatch.setattr("kd_cv.collection.extract.read_gray", read)  # nothing is forbidden to root
+    monkeypatch.setattr("kd_cv.collection.batches.read_gray", read)  # nothing is forbidden to root
     summary = extract(folder, tmp_path / "f.h5", SMALL)
     assert summary.skipped == {"01.jpg": "Permission denied"} and summary.exit_code == 1
 
@@ -303,12 +293,12 @@ def test_number_of_workers_does_not_matter(folder: Path, tmp_path: Path) -> None
 
 def test_batches_shrink_towards_the_end(tmp_path: Path) -> None:
     names = tuple(f"{i}.jpg" for i in range(3000))
-    plan = batches(Collection(tmp_path, names), names, tmp_path)
+    plan = batches(Collection(tmp_path, names), names, tmp_path, "{}")
     sizes = [len(batch.names) for batch in plan]
     assert sizes == sorted(sizes, reverse=True) and sizes[0] == 16 and sizes[-100:] == [1] * 100
     assert [name for batch in plan for name in batch.names] == list(names)
     assert len({batch.part for batch in plan}) == len(plan)
-    assert plan == batches(Collection(tmp_path, names), names, tmp_path)
+    assert plan == batches(Collection(tmp_path, names), names, tmp_path, "{}")
 
 
 @pytest.mark.parametrize("size", [1, 6], ids=["batches of one", "one batch"])
@@ -330,16 +320,16 @@ def test_images_are_decoded_ahead(
         return original(self, image, clock)
 
     original = Extraction.features
-    monkeypatch.setattr("kd_cv.collection.extract.read_gray", read)
+    monkeypatch.setattr("kd_cv.collection.batches.read_gray", read)
     monkeypatch.setattr(Extraction, "features", features)
     collection = Collection.of(folder)
     plan = [
-        Batch(folder, collection.names[i : i + size], tmp_path / f"{i}.h5")
+        Batch(folder, collection.names[i : i + size], tmp_path / f"{i}.h5", SMALL.settings_text)
         for i in range(0, 6, size)
     ]
     decoded_first = threading.Thread(target=decoded.acquire)  # the first image is not "next"
     decoded_first.start()
-    reports = list(on_threads(1)(plan, SMALL))
+    reports = list(by_threads(1)(plan, SMALL))
     decoded_first.join()
     assert behind == [True] * 5
     assert sum(report.done for report in reports) == 6
@@ -372,7 +362,7 @@ def test_memory_does_not_grow_with_the_collection(tmp_path: Path) -> None:
     code = (
         "import resource, sys\n"
         "from kd_cv import DoG, KDDescriptor\n"
-        "from kd_cv.collection.extract import Extraction, extract\n"
+        "from kd_cv.collection import Extraction, extract\n"
         "extraction = Extraction(KDDescriptor(whitening=None), 300, dtype='float32')\n"
         "extract(sys.argv[1], sys.argv[2], extraction, workers=2)\n"
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)"
@@ -393,7 +383,7 @@ def test_damaged_part_is_done_again(folder: Path, tmp_path: Path) -> None:
     extract(folder, tmp_path / "whole.h5", SMALL)
 
     def stop_after_three(plan, extraction):  # type: ignore[no-untyped-def]
-        from kd_cv.collection.extract import run_batch
+        from kd_cv.collection.batches import run_batch
 
         for batch in plan[:3]:
             yield run_batch(batch, extraction)
@@ -421,7 +411,7 @@ def test_killed_at_any_moment(tmp_path: Path) -> None:
     output = tmp_path / "f.h5"
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(
-        ["kd_cv.collection.extract", "kd_cv.descriptor.fused", "h5py", "skimage.data"]
+        ["kd_cv.collection.run", "kd_cv.descriptor.fused", "h5py", "skimage.data"]
     )
     rng = random.Random(0)
     left_behind = [0]
@@ -440,7 +430,7 @@ def test_killed_at_any_moment(tmp_path: Path) -> None:
     assert left_behind == sorted(left_behind) and len(left_behind) > 3, left_behind
     process = context.Process(target=extract, args=(folder, output, SMALL))
     process.start()
-    while process.is_alive() and not (tmp_path / "f.h5.partial" / "whole.h5").exists():
+    while process.is_alive() and not list((tmp_path / "f.h5.partial").glob(".f-*")):
         time.sleep(0.001)
     process.kill()  # while the output is put together
     process.join()

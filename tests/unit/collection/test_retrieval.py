@@ -8,7 +8,7 @@ import pytest
 from collections_of_photographs import whitened
 from skimage import data
 
-from kd_cv.collection.extract import Extraction, extract
+from kd_cv.collection import Extraction, extract
 from kd_cv.collection.retrieval import Index, default_factory
 
 pytest.importorskip("faiss")

@@ -1,0 +1,173 @@
+"""What is done with one image of a collection, and the settings that say so."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from kd_cv.collection.store import DTYPES, Features
+from kd_cv.descriptor.forks import opencv
+from kd_cv.descriptor.frames import from_keypoints, resized_points
+from kd_cv.detector.keypoints import strongest
+from kd_cv.feature2d import KDDescriptor
+from kd_cv.io.files import PathLike
+from kd_cv.io.images import reduced
+from kd_cv.matching import DESCRIPTORS, as_feature
+
+LAYOUT = 1  # to be raised when the layout or the meaning of a setting changes
+MAX_KEYPOINTS = 2**19  # of an image: what a feature file can be read back with
+STAGES = ("decode", "detect", "describe")
+
+
+@dataclass(frozen=True)
+class Extraction:
+    """What is done with one image.
+
+    descriptor     "kd", "sift", "rootsift", or a KDDescriptor; each finds its own keypoints
+    max_keypoints  the strongest that are kept
+    max_size       images whose longer side is larger are reduced to it first; None: never
+    dtype          of the stored descriptors: "float16", "float32" or, for KD only, "uint8"
+    """
+
+    descriptor: str | KDDescriptor = "kd"
+    max_keypoints: int = 8192
+    max_size: int | None = 3200
+    dtype: str = "float16"
+
+    def __post_init__(self) -> None:
+        if self.dtype not in DTYPES:
+            raise ValueError(f"dtype must be one of {list(DTYPES)}, got {self.dtype!r}")
+        for name in ("max_keypoints", "max_size"):
+            value = getattr(self, name)
+            if value is None and name == "max_size":
+                continue
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise ValueError(f"{name} must be a positive int, got {value!r}")
+        if self.max_keypoints > MAX_KEYPOINTS:
+            raise ValueError(f"max_keypoints may be {MAX_KEYPOINTS}, got {self.max_keypoints}")
+        if isinstance(self.descriptor, str):
+            if self.descriptor not in DESCRIPTORS:
+                raise ValueError(
+                    f"unknown descriptor {self.descriptor!r}: expected one of {list(DESCRIPTORS)} "
+                    "or a KDDescriptor"
+                )
+        elif not isinstance(self.descriptor, KDDescriptor):
+            kind = type(self.descriptor).__name__
+            raise TypeError(f"descriptor must be a name or a KDDescriptor, got {kind}")
+        else:
+            self.descriptor.__reduce__()  # TypeError with a detector that has no written settings
+        if self.dtype == "uint8" and self.descriptor in ("sift", "rootsift"):
+            raise ValueError(f"dtype 'uint8' is for KD descriptors, not for {self.descriptor!r}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # OpenCV's objects cannot be sent to another process: `feature` is made anew there.
+        return Extraction, (self.descriptor, self.max_keypoints, self.max_size, self.dtype)
+
+    @cached_property
+    def feature(self) -> Any:
+        """The object that describes, giving float32 rows."""
+        kd = KDDescriptor() if self.descriptor == "kd" else self.descriptor
+        if isinstance(kd, str):
+            return as_feature(kd)
+        return kd.with_settings(
+            descriptor_type=cv2.CV_32F,
+            drop=True,
+            nfeatures=kd.getNFeatures() or self.max_keypoints,
+        )
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """All that decides the content of the file, as JSON can hold it."""
+        own = {field.name: getattr(self, field.name) for field in fields(self)}
+        settings: dict[str, Any] = {"layout": LAYOUT, **own}
+        feature = self.feature
+        if isinstance(feature, KDDescriptor):
+            settings["descriptor"] = feature.settings.record
+            settings["detector"] = feature.detection.record
+        return settings
+
+    @cached_property
+    def settings_text(self) -> str:
+        """The settings as they are written into files."""
+        return json.dumps(self.settings, sort_keys=True)
+
+    def features(self, gray: NDArray[np.uint8], clock: Clock | None = None) -> Features:
+        """The features of one gray image (H, W), in its own pixels."""
+        clock = clock or Clock()
+        height, width = gray.shape
+        with clock("detect"):
+            seen = reduced(gray, self.max_size)
+            keypoints = strongest(self._detect(seen), self.max_keypoints)
+        with clock("describe"):
+            keypoints, rows = self.feature.compute(seen, keypoints)
+            frames = from_keypoints(keypoints)
+            ratio = np.array([width, height]) / np.array(seen.shape[::-1])
+            frames[:, :2] = resized_points(frames[:, :2], ratio)
+            frames[:, 2] *= ratio.mean()
+        return Features(
+            frames,
+            np.zeros((0, self.dim), np.float32) if rows is None else rows,
+            np.array([k.response for k in keypoints], np.float32),
+            (width, height),
+            max(1.0, max(gray.shape) / (self.max_size or np.inf)),
+        )
+
+    def _detect(self, gray: NDArray[np.uint8]) -> Sequence[cv2.KeyPoint]:
+        if isinstance(self.feature, KDDescriptor):
+            return self.feature.detect(gray)
+        with opencv:
+            return self.feature.detect(gray, None)
+
+    @property
+    def dim(self) -> int:
+        """Dimensions of a descriptor."""
+        return self.feature.descriptorSize() if isinstance(self.feature, KDDescriptor) else 128
+
+
+def check_settings(where: PathLike, found: str | None, wanted: str) -> None:
+    """ValueError that names the differences between two texts of settings."""
+    if found == wanted:
+        return
+    try:
+        old, new = (_flat(json.loads(text or "")) for text in (found, wanted))
+    except (ValueError, TypeError, RecursionError):
+        raise ValueError(
+            f"{where} was not written by kd_cv: give another output, or overwrite it"
+        ) from None
+    changed = ", ".join(
+        f"{key} {old.get(key)!r} there and {new.get(key)!r} here"
+        for key in sorted({*old, *new})
+        if old.get(key) != new.get(key)
+    )
+    raise ValueError(
+        f"{where} has other settings ({changed}): give another output, or overwrite it"
+    )
+
+
+def _flat(settings: Any) -> dict[str, Any]:
+    if not isinstance(settings, dict):
+        raise TypeError("settings must be a JSON object")
+    inner = settings.get("descriptor")
+    return {**settings, "descriptor": "kd", **inner} if isinstance(inner, dict) else {**settings}
+
+
+class Clock:
+    """Processor seconds of each stage, as the threads that worked on it count them."""
+
+    def __init__(self) -> None:
+        self.seconds = dict.fromkeys(STAGES, 0.0)
+
+    @contextmanager
+    def __call__(self, stage: str) -> Iterator[None]:
+        start = time.thread_time()
+        yield
+        self.seconds[stage] += time.thread_time() - start

@@ -1,0 +1,96 @@
+"""Which images make a collection, and the names that they have in files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+
+from kd_cv.io.files import PathLike, check_utf8, read_text
+from kd_cv.io.images import PHOTO_SUFFIXES, find_photos
+
+MAX_LIST_BYTES = 2**30  # a million names take 50 MB
+MAX_DEPTH = 64  # folders of a name; HDF5 takes longer for each, by their square in all
+
+
+@dataclass(frozen=True)
+class Collection:
+    """Images by their names: paths below a root folder.
+
+    refused  what was found and cannot be taken: name -> reason
+    """
+
+    root: Path
+    names: tuple[str, ...]
+    refused: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, images: PathLike | Collection, root: PathLike | None = None) -> Collection:
+        """The images of a folder (and below it), of a glob pattern, or of a list file.
+
+        A list file (.txt) has one name a line, relative to `root` or else to its own folder; empty
+        lines and those that begin with # do not count. The names of a glob pattern are relative
+        to `root` or else to the last folder before the first wildcard.
+        """
+        if isinstance(images, Collection):
+            return images
+        path = Path(images)
+        if path.is_dir():
+            base = Path(root or path)
+            photos, unread = find_photos(path)
+            named = {_below(place, base): why for place, why in unread.items()}
+            return cls._found(base, (_below(photo, base) for photo in photos), named)
+        if path.exists():
+            if path.suffix.lower() != ".txt":
+                raise ValueError(
+                    f"{str(path)!r} is one file: expected a folder, a glob pattern or a list (.txt)"
+                )
+            lines = map(str.strip, read_text(path, MAX_LIST_BYTES, "utf-8").splitlines())
+            listed = [name_in(line) for line in lines if line and not line.startswith("#")]
+            return cls._found(Path(root or path.parent), listed, {})
+        fixed = path.parts[: _first_wildcard(path.parts)]
+        base = Path(root) if root else Path(*fixed)
+        try:
+            matched = list(Path(*fixed).glob(str(Path(*path.parts[len(fixed) :]))))
+        except RecursionError:
+            raise ValueError(
+                f"folders below {str(Path(*fixed))!r} are too deep for a pattern: give the folder"
+            ) from None
+        photos = [p for p in matched if p.suffix.lower() in PHOTO_SUFFIXES and p.is_file()]
+        return cls._found(base, sorted(_below(photo, base) for photo in photos), {})
+
+    @classmethod
+    def _found(cls, root: Path, names: Iterable[str], refused: Mapping[str, str]) -> Collection:
+        taken: dict[str, None] = {}
+        refused = dict(refused)
+        for name in names:
+            try:
+                taken[name_in(name)] = None
+            except ValueError as error:
+                refused[name] = str(error)
+        if not taken and not refused:
+            raise ValueError(f"no images found in {str(root)!r}")
+        return cls(root.absolute(), tuple(taken), refused)
+
+
+def name_in(text: str) -> str:
+    """A name as it is stored: a relative path that stays below its root; ValueError otherwise."""
+    path = PurePosixPath(text)
+    if path.is_absolute() or ".." in path.parts or not path.parts or "\0" in text:
+        raise ValueError(f"image name {text!r} must be a path below the folder of the images")
+    if len(path.parts) > MAX_DEPTH:
+        raise ValueError(f"a name may have {MAX_DEPTH} parts, this one has {len(path.parts)}")
+    check_utf8(text, "a name")
+    return str(path)
+
+
+def _below(path: Path, base: Path) -> str:
+    return path.relative_to(base).as_posix()
+
+
+def _first_wildcard(parts: Sequence[str]) -> int:
+    for index, part in enumerate(parts):
+        if any(character in part for character in "*?["):
+            return index
+    raise FileNotFoundError(f"no folder, list file or pattern {os.path.join(*parts)!r}")
