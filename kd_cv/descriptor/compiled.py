@@ -24,6 +24,7 @@ import threading
 import types
 import warnings
 from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +88,11 @@ class CheckedFiles(IndexDataCacheFile):
         name = f"{function.__module__}.{function.__qualname__}.{sys.implementation.cache_tag}"
         self._folder, self._function = Path(folder), re.sub("[<>]", "", name)
         super().__init__(folder, self._function, None)
-        self._content = content(function, options)
+        self._compiled = function, options
+
+    @cached_property
+    def _content(self) -> str:
+        return content(*self._compiled)  # when it is called: what it uses may stand further down
 
     def load(self, key: Any) -> Any:
         path = self._path(key)
@@ -120,17 +125,23 @@ def content(function: Callable[..., Any], options: dict[str, Any]) -> str:
     return _digest(repr((said, _stated(function))))
 
 
-def _stated(value: Any) -> Any:
-    """A value as text that is the same in every process, and another for another value."""
+def _stated(value: Any, inside: tuple[Any, ...] = ()) -> Any:
+    """A value as text that is the same in every process, and another for another value.
+
+    inside: the functions that are being stated, which may call each other.
+    """
     if isinstance(value, types.CodeType):
         return value.co_code.hex(), value.co_names, value.co_varnames, _stated(value.co_consts)
     if isinstance(value, types.FunctionType):
+        if value in inside:
+            return value.__qualname__
+        inside = (*inside, value)
         used = [name for name in _names(value.__code__) if name in value.__globals__]
-        held = [(name, _stated(value.__globals__[name])) for name in used]
+        held = [(name, _stated(value.__globals__[name], inside)) for name in used]
         cells = [_stated(cell.cell_contents) for cell in value.__closure__ or ()]
         return _stated(value.__code__), _stated(value.__defaults__), held, cells
     if hasattr(value, "py_func"):  # compiled by Numba
-        return _stated(value.py_func)
+        return _stated(value.py_func, inside)
     if isinstance(value, types.ModuleType | types.BuiltinFunctionType | type):
         return value.__name__
     if isinstance(value, tuple):

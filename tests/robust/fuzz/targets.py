@@ -12,9 +12,11 @@ import struct
 import tempfile
 import warnings
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from unittest import mock
 
@@ -330,7 +332,7 @@ def _listed_seeds() -> list[bytes]:
 
 
 def features(data: bytes) -> None:
-    """A feature file: as it is (even), or a sound HDF5 file of strange content (odd)."""
+    """A feature file: as it is (0), packed by zlib (2), or sound HDF5 of strange content (odd)."""
     from kd_cv.collection import reading
 
     mode, data = _mode(data)
@@ -339,7 +341,7 @@ def features(data: bytes) -> None:
         if mode & 1:
             _strange_hdf5(path, data)
         else:
-            path.write_bytes(data)
+            path.write_bytes(_unpacked(data) if mode & 2 else data)
         with reading(path) as stored:
             assert stored.descriptor in ("kd", "sift", "rootsift")
             for name in stored:
@@ -348,6 +350,14 @@ def features(data: bytes) -> None:
                 assert own.frames.shape == (n, 4) and own.scores.shape == (n,)
                 assert own.descriptors.shape[0] == n and own.descriptors.dtype == np.float32
                 assert (here / name).resolve().is_relative_to(here.resolve()), name
+
+
+def _unpacked(data: bytes) -> bytes:
+    """What zlib makes of it, 8 MB at most."""
+    try:
+        return zlib.decompressobj().decompress(data, 1 << 23)
+    except zlib.error as error:
+        raise ValueError(str(error)) from error
 
 
 SOUND = {
@@ -429,6 +439,121 @@ def _features_seeds() -> list[bytes]:
         for at in (0, 1)
     ]
     return [b"\0" + sound, *strange, *(bytes([1, kind, 1, kind, 0]) for kind in range(7))]
+
+
+def partial(data: bytes) -> None:
+    """What lies about where partial files go: nothing may be written but the output."""
+    from kd_cv.collection import Extraction, extract, reading
+
+    mode, data = _mode(data)
+    with folder() as here:
+        photos, out, theirs = here / "images", here / "out", here / "theirs"
+        for place in (photos, out, theirs):
+            place.mkdir()
+        (photos / "a.pgm").write_bytes(encoded(texture(24, 30), ".pgm"))
+        (theirs / "file").write_bytes(b"theirs")
+        parts = out / "f.h5.partial"
+        if mode & 2:
+            parts.symlink_to(theirs if mode & 4 else here / "nowhere")
+        else:
+            parts.mkdir()
+            for kind, name in zip(data, _PART_NAMES, strict=False):
+                _lay_about(parts / name, kind, theirs / "file", data)
+        try:
+            settings = Extraction("sift", max_keypoints=4)
+            extract(photos, out / "f.h5", settings, workers=1, overwrite=bool(mode & 1))
+            with reading(out / "f.h5") as stored:
+                assert list(stored) == ["a.pgm"]
+        finally:
+            assert sorted(os.listdir(here)) == ["images", "out", "theirs"]
+            assert os.listdir(theirs) == ["file"] and os.listdir(photos) == ["a.pgm"]
+            assert (theirs / "file").read_bytes() == b"theirs"
+            assert not (out / "f.h5").is_symlink()
+
+
+_PART_NAMES = ("whole.h5", "settings.json", "lock", "0" * 24 + ".h5", ".f-" + "0" * 16 + ".h5")
+
+
+def _lay_about(path: Path, kind: int, target: Path, data: bytes) -> None:
+    if kind % 6 == 1:
+        path.symlink_to(target)
+    elif kind % 6 == 2:
+        path.write_bytes(data)
+    elif kind % 6 == 3:
+        path.mkdir()
+    elif kind % 6 == 4 and hasattr(os, "mkfifo"):
+        os.mkfifo(path)
+    elif kind % 6 == 5:
+        path.symlink_to("/dev/zero")
+
+
+def _partial_seeds() -> list[bytes]:
+    one_each = [
+        bytes([0, *(k if at == i else 0 for i in range(5))]) for k in (1, 4) for at in (1, 3)
+    ]
+    return [b"\0", b"\1", *one_each]
+
+
+# --------------------------------------------------------------------------------- compiled code
+
+_KEY, _CODE = ("a signature", "a machine", ()), ("compiled", b"code" * 50)
+
+
+def _compiled_files(here: Path) -> object:
+    from kd_cv.descriptor.compiled import CheckedFiles
+
+    return CheckedFiles(str(here), _compiled_files, {})
+
+
+def compiled(data: bytes) -> None:
+    """A file of compiled code: what was compiled, or refused."""
+    with folder() as here:
+        files = _compiled_files(here)
+        files._path(_KEY).write_bytes(data)
+        assert files.load(_KEY) == _CODE
+
+
+def _compiled_seeds() -> list[bytes]:
+    with folder() as here:
+        files = _compiled_files(here)
+        files.save(_KEY, _CODE)
+        return [files._path(_KEY).read_bytes()]
+
+
+# ------------------------------------------------------------------------------------------- names
+
+
+def names(data: bytes) -> None:
+    """Any bytes as the name of a file, of a node and of matrices."""
+    name = os.fsdecode(data)
+    if not name or len(data) > 200 or {"/", "\0"} & {*name} or name in (".", ".."):
+        raise ValueError("no file can have this name")
+    with folder() as here:
+        path, kd = here / f"{name}.yml", KDDescriptor(patch_size=16, whitening=None)
+        kd.write(path)
+        other = KDDescriptor()
+        other.read(path)
+        assert other.settings.patch_size == 16
+        with suppress(ValueError, cv2.error):  # text that is none; what OpenCV takes for no name
+            kd.write(here / "s.yml", name)
+        _fitted_file(here / f"{name}.npz")
+        fitted = KDDescriptor(whitening="wua", weights=here / f"{name}.npz")
+        fitted.write(here / "s.yml")
+
+
+@lru_cache(maxsize=1)
+def _fitted() -> bytes:
+    X = np.random.default_rng(0).normal(size=(300, 238))
+    entries = {("concat", 32): Whitening.fit(Statistics(238).update(X))}
+    return written("w.npz", lambda path: save(path, entries))
+
+
+def _fitted_file(path: Path) -> None:
+    path.write_bytes(_fitted())
+
+
+def _names_seeds() -> list[bytes]:
+    return [b"a", "é".encode(), b"a b", b"-", b"\xed\xa0\x80", b"a\n\x1b[2J"]
 
 
 # --------------------------------------------------------------------------- settings and keypoints
@@ -514,6 +639,9 @@ TARGETS = {
     "image": Target(image, _image_seeds),
     "list": Target(listed, _listed_seeds, needs="h5py"),
     "features": Target(features, _features_seeds, needs="h5py"),
+    "partial": Target(partial, _partial_seeds, needs="h5py"),
+    "compiled": Target(compiled, _compiled_seeds, needs="numba"),
+    "names": Target(names, _names_seeds),
     "settings": Target(settings, _settings_seeds),
     "keypoints": Target(keypoints, _keypoints_seeds, allowed=()),
 }

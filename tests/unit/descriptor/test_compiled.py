@@ -144,6 +144,21 @@ def test_a_compiled_function_below_is_part_of_the_key():
     assert len(keys) == 2
 
 
+def test_functions_that_call_themselves_and_each_other_have_a_key():
+    def of(step):
+        space = {}
+        exec(f"def f(x): return g(x)\ndef g(x): return f(x) + f(g(x)) + {step}", space)
+        return compiled.content(space["f"], {})
+
+    assert of(1) == of(1) != of(2)
+
+
+def test_constants_below_the_function_count(tmp_path, cache):
+    text = KERNEL.replace("STEP = {step}\n", "") + "\n\nSTEP = {step}\n"
+    assert module_of(tmp_path, 1, text).kernel(1) == 2
+    assert module_of(tmp_path, 5, text).kernel(1) == 6
+
+
 @pytest.mark.slow
 def test_a_key_is_the_same_in_every_process():
     program = """
