@@ -20,6 +20,7 @@ from kd_cv.descriptor.sampling import pyramid_for, pyramid_of_patches, sample, s
 from kd_cv.descriptor.spec import Spec
 
 CHUNK = 96  # frames a thread takes at a time: what bounds the memory
+BLOCK = 16  # frames of a product without Numba
 
 
 class Describer:
@@ -53,7 +54,7 @@ class Describer:
         else:
 
             def chunk(a: int, b: int) -> None:
-                out[a:b] = self._projected(raw_by_core(patches[a:b] * gain, self.spec))
+                self._by_core([patches[a:b] * gain], out[a:b])
 
         _in_chunks(len(out), chunk)
         return out
@@ -76,17 +77,29 @@ class Describer:
         else:
 
             def chunk(a: int, b: int) -> None:
-                V = np.zeros((b - a, self.spec.dim), dtype=np.float32)
-                for s in range(steps.shape[1]):
-                    patches = sample(pyramid, steps[a:b, s], self.spec.patch_size)
-                    V += raw_by_core(patches, self.spec)
-                out[a:b] = self._projected(core.normalised(V))
+                P = self.spec.patch_size
+                self._by_core(
+                    [sample(pyramid, own, P) for own in steps[a:b].swapaxes(0, 1)], out[a:b]
+                )
 
         _in_chunks(len(out), chunk)
         return out
 
-    def _projected(self, V: Array32) -> Array32:
-        return self.projection(V) if self.projection else V
+    def _by_core(self, sizes: Sequence[Array32], out: Array32) -> None:
+        """Rows (n, D) of patches (n, P, P), given at each scale, by the reference implementation.
+
+        In blocks that always have BLOCK rows, the last one filled up with zeros: BLAS sums as the
+        shape of a product suggests, and a descriptor must not depend on its neighbours.
+        """
+        block = np.zeros((BLOCK, *sizes[0].shape[1:]), np.float32)
+        for a in range(0, len(out), BLOCK):
+            rows = out[a : a + BLOCK]
+            V = np.zeros((BLOCK, self.spec.dim), np.float32)
+            for patches in sizes:
+                block[: len(rows)] = patches[a : a + BLOCK]
+                V += raw_by_core(block, self.spec)
+            V = core.normalised(V)
+            rows[:] = (self.projection(V) if self.projection else V)[: len(rows)]
 
 
 def describe_patches(

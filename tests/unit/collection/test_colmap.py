@@ -13,7 +13,7 @@ from collections_of_photographs import RAW, whitened
 from skimage import data
 
 from kd_cv.cli import main
-from kd_cv.collection import Extraction, colmap, extract, reading
+from kd_cv.collection import Collection, Extraction, colmap, extract, reading
 from kd_cv.collection.colmap import (
     Row,
     as_colmap_bytes,
@@ -231,6 +231,33 @@ def test_table_of_descriptors(room: Path, tmp_path: Path) -> None:
     assert len(text.splitlines()) == 5 and "| none | 0 of 5 | 0 | nan | nan | 0 |" in text
     with pytest.raises(ValueError, match="each descriptor once"):
         compare(room, tmp_path / "w", [extractions[0]] * 2)
+
+
+@pytest.mark.parametrize("matcher", ["kd", "colmap"])
+def test_names_that_a_list_of_pairs_could_not_hold(room: Path, tmp_path: Path, matcher) -> None:
+    odd = ["0.png", "a b.png", "#2.png", " 3.png"]
+    counts = []
+    for number, names in enumerate([[f"{i}.png" for i in range(4)], odd]):
+        folder = tmp_path / f"images {number}"
+        folder.mkdir()
+        for i, name in enumerate(names):
+            shutil.copy(room / f"{i}.png", folder / name)
+        # In the order of the photographs, which is not that of all these names.
+        collection = Collection(folder, tuple(names))
+        row = reconstruct(
+            collection, tmp_path / f"w{number}", Extraction(whitened(), 400),
+            matcher=matcher, camera="single",
+        )  # fmt: skip
+        counts.append(row.matches)
+        with colmap._opened(tmp_path / f"w{number}" / "database.db") as database:
+            assert {image.name for image in database.read_all_images()} == set(names)
+    assert min(counts) > 400 and abs(counts[0] - counts[1]) < 0.1 * counts[0]
+
+
+def test_pairs_of_names_with_blanks(tmp_path: Path) -> None:
+    for pairs in ([("a.png", "b.png")], [("a b.png", "#c.png"), ("d.png", "a b.png")]):
+        colmap.write_pairs(tmp_path / "pairs.txt", pairs)
+        assert read_pairs(tmp_path / "pairs.txt") == pairs
 
 
 def test_command(

@@ -31,7 +31,7 @@ def forked(work):
 
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
-@pytest.mark.parametrize("name", ["pyrDown", "cvtColor", "SIFT_create"])
+@pytest.mark.parametrize("name", ["pyrDown", "cvtColor", "meanStdDev"])
 def test_a_fork_waits_for_the_call_of_opencv_under_way(camera, monkeypatch, name):
     began, ended = threading.Event(), threading.Event()
     original = getattr(cv2, name)
@@ -49,7 +49,7 @@ def test_a_fork_waits_for_the_call_of_opencv_under_way(camera, monkeypatch, name
     work = {
         "pyrDown": lambda: kd.compute(camera, [cv2.KeyPoint(256, 256, 100)]),
         "cvtColor": lambda: kd.compute(colour, [cv2.KeyPoint(256, 256, 8)]),
-        "SIFT_create": lambda: kd.detect(camera),
+        "meanStdDev": lambda: kd.detect(camera),
     }[name]
     thread = threading.Thread(target=work)
     thread.start()

@@ -7,6 +7,7 @@ import sys
 import textwrap
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import cv2
 import numpy as np
@@ -462,9 +463,18 @@ def test_numba_that_finds_no_memory_is_as_good_as_none(camera, keypoints, monkey
         engine.load_fused.cache_clear()
 
 
-def test_without_numba_neighbours_matter_to_rounding_only(camera, many, monkeypatch):
-    options = {"spec": Spec(16), "magnification": 12.0}
-    rows = by_core(monkeypatch, describe_frames, camera, many[:200], **options)
+@pytest.mark.parametrize("scales", [(1.0,), (0.8, 1.2)])
+def test_without_numba_neighbours_do_not_matter_either(camera, many, monkeypatch, scales):
+    options = {"magnification": 12.0, "scales": scales, "projection": KDDescriptor().projection}
+    describe = partial(by_core, monkeypatch, describe_frames, camera, spec=Spec(32), **options)
+    rows = describe(many[:200])
     for i in range(0, 200, 20):
-        alone = by_core(monkeypatch, describe_frames, camera, many[i : i + 1], **options)
-        np.testing.assert_allclose(alone[0], rows[i], rtol=0, atol=1e-6)
+        for start in (i, max(0, i - 3)):
+            assert np.array_equal(describe(many[start : i + 1])[-1], rows[i])
+
+
+def test_without_numba_patches_do_not_matter_to_each_other(camera, monkeypatch):
+    patches = camera[:96, :96].reshape(3, 32, 3, 32).swapaxes(1, 2).reshape(-1, 32, 32)
+    rows = by_core(monkeypatch, describe_patches, patches, Spec(32))
+    alone = [by_core(monkeypatch, describe_patches, patch[None], Spec(32))[0] for patch in patches]
+    assert np.array_equal(alone, rows)

@@ -1,0 +1,91 @@
+"""Pipes and endless devices where a file is expected: refused at once by every reader."""
+
+import os
+import sys
+
+import pytest
+
+from kd_cv import KDDescriptor
+from kd_cv.evaluate.patch_sets import read_m50, read_phototourism
+from kd_cv.fit.scenes import Scene
+from kd_cv.fit.sequences import read_homography
+from kd_cv.io.images import read_gray
+from kd_cv.whitening import load
+from kd_cv.whitening.statistics import Statistics
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes have no names here")
+
+
+def read_pth(path):
+    pytest.importorskip("torch")
+    from kd_cv.whitening.pth import load_pth
+
+    load_pth(path)
+
+
+def read_features(path):
+    pytest.importorskip("h5py")
+    from kd_cv.collection import reading
+
+    with reading(path):
+        pass
+
+
+def extract_onto(path):
+    pytest.importorskip("h5py")
+    from kd_cv.collection import extract
+
+    (path.parent / "images").mkdir()
+    (path.parent / "images" / "a.png").write_bytes(b"")
+    extract(path.parent / "images", path)
+
+
+def read_pairs(path):
+    from kd_cv.collection.colmap import read_pairs
+
+    read_pairs(path)
+
+
+def read_index(path):
+    pytest.importorskip("faiss")
+    from kd_cv.collection.retrieval import Index
+
+    Index.load(path)
+
+
+def list_images(path):
+    from kd_cv.collection import Collection
+
+    Collection.of(path)
+
+
+READERS = {
+    "matrices.npz": load,
+    "statistics.npz": Statistics.load,
+    "weights.npz": lambda path: KDDescriptor(weights=path),
+    "weights.pth": read_pth,
+    "settings.yml": lambda path: KDDescriptor().read(path),
+    "scene.npz": lambda path: Scene.load(path, path.parent),
+    "image.png": read_gray,
+    "H_1_2": read_homography,
+    "m50_1.txt": lambda path: read_m50(path, []),
+    "patches0000.bmp": lambda path: read_phototourism(path.parent),
+    "features.h5": read_features,
+    "output.h5": extract_onto,
+    "pairs.txt": read_pairs,
+    "index.npz": read_index,
+    "list.txt": list_images,
+}
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+@pytest.mark.parametrize("name", READERS)
+def test_what_is_no_file_is_neither_waited_for_nor_read(tmp_path, name, kind):
+    if kind == "pipe":
+        os.mkfifo(tmp_path / name)
+    elif sys.platform == "linux":
+        (tmp_path / name).symlink_to("/dev/zero")
+    else:
+        pytest.skip("no endless device")
+    with pytest.raises((ValueError, OSError)):
+        READERS[name](tmp_path / name)
