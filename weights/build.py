@@ -2,10 +2,10 @@
 
     python weights/build.py DATA WORKSPACE [NAMES ...]
 
-DATA holds `multiview/<scene>/*.jpg`, `hpatches_sequences/<sequence>/` and `liberty/`,
-`liberty_unlabelled/` in their public layouts. WORKSPACE keeps the reconstructions, so that a second
-run is quick. The registry also gets the figures of `kd-cv eval`, on the data that a name was not
-fitted on.
+DATA holds `multiview/<scene>/*.jpg`, `hpatches_sequences/<sequence>/`, `hpatches_more/<sequence>/`
+and `liberty/`, `liberty_unlabelled/` in their public layouts. WORKSPACE keeps the reconstructions
+and the scenes, so that a second run is quick. The registry also gets the figures of `kd-cv eval`,
+on the data that a name was not fitted on.
 """
 
 import json
@@ -25,13 +25,15 @@ from kd_cv.evaluate.patch_sets import PatchSet, read_phototourism
 from kd_cv.evaluate.patches import phototourism
 from kd_cv.evaluate.readers import find_sequences
 from kd_cv.fit.builders import hpatches_scene, sfm_scene
-from kd_cv.fit.matrices import fit_whitening, scene_statistics
+from kd_cv.fit.matrices import describe_scene, fit_whitening, part
+from kd_cv.fit.samples import Samples
 from kd_cv.fit.scenes import Scene
 from kd_cv.io.files import replacing
 from kd_cv.settings import Settings
 from kd_cv.whitening.files import save
 from kd_cv.whitening.registry import INDEX, Entry, file_sha256
 from kd_cv.whitening.statistics import Statistics, balanced
+from kd_cv.whitening.trained import Sample
 from kd_cv.whitening.whitening import Whitening
 
 HERE = Path(__file__).resolve().parent
@@ -57,41 +59,57 @@ def multiview(data: Path, workspace: Path) -> tuple[str, Iterator[Scene]]:
 
 
 def hpatches(data: Path, workspace: Path) -> tuple[str, Iterator[Scene]]:
-    folders = sorted((data / "hpatches_sequences").iterdir())
+    parts = [data / name for name in ("hpatches_sequences", "hpatches_more")]
+    folders = sorted((f for part in parts for f in part.iterdir()), key=lambda f: f.name)
     text = (
         f"a part of HPatches, {len(folders)} of its 116 image sequences "
         f"({', '.join(f.name for f in folders)}): SIFT keypoints detected in both images and "
         "paired by the homography, and DoG, Hessian and Harris regions reprojected with easy "
         "jitter; each sequence counts the same"
     )
-    kinds = ({"frames": "detected", "detectors": ("sift",), "jitter": None}, {"jitter": "easy"})
-    return text, (hpatches_scene(f, **kind) for f in folders for kind in kinds)
+    kinds = {
+        "detected": {"frames": "detected", "detectors": ("sift",), "jitter": None},
+        "easy": {"jitter": "easy"},
+    }
+
+    def scene(folder: Path, kind: str) -> Scene:
+        file = workspace / "hpatches" / f"{folder.name}.{kind}.npz"
+        if file.is_file():
+            return Scene.load(file, folder)
+        built = hpatches_scene(folder, **kinds[kind])
+        file.parent.mkdir(parents=True, exist_ok=True)
+        built.save(file, folder)
+        return built
+
+    return text, (scene(folder, kind) for folder in folders for kind in kinds)
 
 
 def of_scenes(text: str, scenes: Iterator[Scene]) -> tuple[dict, dict]:
     """Matrices of all sizes and kernels, and what the registry says of them."""
     specs = [Spec(P, kernel) for P in PATCH_SIZES for kernel in KERNELS]
     parts: dict[Spec, list[Statistics]] = {spec: [] for spec in specs}
+    samples: dict[Spec, list[Sample]] = {spec: [] for spec in specs}
     names = []
     for scene in scenes:
         names.append(scene.name)
-        for spec in specs:
-            settings = Settings(
-                spec.patch_size,
-                spec.kernel,
-                whitening=None,
-                magnification=MAGNIFICATIONS[spec.patch_size],
-            )
-            parts[spec].append(scene_statistics([scene], settings))
+        for P in PATCH_SIZES:
+            raw = Settings(P, whitening=None, magnification=MAGNIFICATIONS[P])
+            described = describe_scene(scene, raw.rows)
+            sample = Samples.of(described.X, described.points)
+            for spec in (spec for spec in specs if spec.patch_size == P):
+                X = part(described.X, raw.spec, spec.kernel)
+                parts[spec].append(Statistics(spec.dim).update(X, described.pairs))
+                samples[spec].append(Sample(part(sample.X, raw.spec, spec.kernel), sample.points))
         print(f"  {scene.name}: {parts[specs[0]][-1]}", flush=True)
-    whitenings = {
-        (spec.kernel, spec.patch_size): fit_whitening(
+    whitenings = {}
+    for spec in specs:
+        print(f"  training {spec.kernel} {spec.patch_size}", flush=True)
+        whitenings[spec.kernel, spec.patch_size] = fit_whitening(
             balanced(parts[spec]),
             {"fitted_on": text, "magnification": MAGNIFICATIONS[spec.patch_size]},
             max_dim=min(MAX_DIM, spec.dim),
+            samples=samples[spec],
         )
-        for spec in specs
-    }
     first = parts[specs[0]]
     counts = {
         "patches": sum(s.count for s in first),
@@ -133,7 +151,7 @@ def resized(patches: PatchSet, P: int) -> np.ndarray:
 
 def measured(data: Path, name: str) -> dict[str, float]:
     """FPR95 on Liberty at 64 pixels, AP of image matching at 32; not on a name's own data."""
-    variants = ("wua", "wus", "ws")
+    variants = ("wua", "wus", "ws") if name == "liberty" else ("wua", "wus", "ws", "wm")
     figures = {}
     if name != "liberty":
         candidates = make_candidates(
