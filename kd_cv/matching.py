@@ -150,8 +150,8 @@ def as_feature(descriptor: str | Feature) -> Feature:
 class RootSIFT:
     """SIFT whose rows are divided by their sum and square-rooted (Arandjelovic and Zisserman)."""
 
-    def __init__(self) -> None:
-        self._sift = cv2.SIFT_create()
+    def __init__(self, nfeatures: int = 0) -> None:
+        self._sift = cv2.SIFT_create(nfeatures)
 
     def detect(self, image: Any, mask: Any = None) -> KeyPoints:
         return self._sift.detect(image, mask)

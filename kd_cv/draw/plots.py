@@ -529,3 +529,20 @@ def plot_curves(
     axes[0].set_ylabel(ylabel)
     axes[0].legend()
     return axes
+
+
+@style()
+def plot_tradeoff(ax: Axes, points: Mapping[str, Sequence[float]], ylabel: str) -> Axes:
+    """Accuracy over time: label -> milliseconds, value, and the ends of its interval."""
+    for label, (ms, value, low, high) in points.items():
+        ours = label.startswith("kd")
+        color, marker = (BLUE, "o") if ours else (GRAY, "s")
+        ax.plot([ms, ms], [low, high], color=color, linewidth=0.8)
+        ax.plot(ms, value, marker, color=color, markersize=4)
+        ax.annotate(
+            label, (ms, value), textcoords="offset points", xytext=(5, 3), color=color, fontsize=7
+        )
+    ax.set_xscale("log")
+    ax.set(xlabel="milliseconds an image", ylabel=ylabel)
+    ax.grid(True, which="both", linewidth=0.3, alpha=0.6)
+    return ax

@@ -6,6 +6,7 @@
 `hpatches`    verification, matching and retrieval on `strips` of patches, by `tasks` (HPatches)
 `images`      image matching: average precision, precision, error of the homography
 `pose`        relative pose of photographs with known `cameras`
+`pipelines`   whole pipelines, detector included: homography and pose, beside their time
 `curves`      FPR95 over the shrinkage of a whitening, over a turn or a shift of one patch
 `readers`     folders and built-in photographs in the form that the protocols take
 `intervals`   how sure a score is

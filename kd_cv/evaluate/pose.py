@@ -112,8 +112,8 @@ def _auc(errors: Float64, threshold: float) -> float:
 
 
 def pose_errors(
-    rows0: Array32,
-    rows1: Array32,
+    rows0: Array32 | None,
+    rows1: Array32 | None,
     points0: Float64,
     points1: Float64,
     view0: CameraView,

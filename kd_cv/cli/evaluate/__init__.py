@@ -7,6 +7,7 @@ from kd_cv.cli.evaluate import (
     hpatches,
     matching,
     phototourism,
+    pipelines,
     pose,
     robustness,
     shrinkage,
@@ -19,6 +20,7 @@ app = typer.Typer(
 )
 for name, module in {
     "phototourism": phototourism, "hpatches": hpatches, "matching": matching, "pose": pose,
+    "pipelines": pipelines,
     "shrinkage": shrinkage, "eigenvalues": eigenvalues, "robustness": robustness,
 }.items():  # fmt: skip
     app.command(name)(module.command)

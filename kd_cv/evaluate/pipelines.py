@@ -1,0 +1,213 @@
+"""Whole pipelines, each with its own detector: what they reach, and how long they take.
+
+Unlike the other protocols, keypoints are not shared: a pipeline is judged by what it is used for,
+the homography or the pose of two images, beside the milliseconds that an image takes.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from kd_cv.detector.keypoints import strongest
+from kd_cv.evaluate import metrics
+from kd_cv.evaluate.cameras import CameraView
+from kd_cv.evaluate.images import ImageSet
+from kd_cv.evaluate.intervals import interval
+from kd_cv.evaluate.pose import BASELINES, pose_errors, viewing_angle
+from kd_cv.evaluate.scores import Progress, Score, tell
+from kd_cv.feature2d import KDDescriptor
+from kd_cv.io.images import read_gray
+from kd_cv.matching import RATIO, RootSIFT, find_homography, match_descriptors
+from kd_cv.types import Feature
+
+Gray = NDArray[np.uint8]
+Float64 = NDArray[np.float64]
+Rows = NDArray[np.float32] | None
+
+CORNERS = (3, 5, 10)  # pixels, of the homography's corners
+ANGLES = (5, 10, 20)  # degrees, of the pose
+SEEDS = 3  # how often the robust estimate is made of each pair, its matches in another order
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """A name, and what detects and describes; bits  rows are bits, compared by Hamming distance."""
+
+    name: str
+    feature: Feature
+    bits: bool = False
+    max_keypoints: int = 2000
+
+    def run(self, gray: Gray) -> tuple[Float64, Rows, float]:
+        """Positions (N, 2) and rows (N, D) of an image, None without any, and the milliseconds.
+
+        Bits become zeros and ones: the square of their Euclidean distance is Hamming's.
+        """
+        start = time.perf_counter()
+        keypoints, rows = self.feature.detectAndCompute(gray, None)
+        taken = 1000 * (time.perf_counter() - start)
+        if rows is None or not len(keypoints):
+            return np.empty((0, 2)), None, taken
+        if len(keypoints) > self.max_keypoints:
+            number = {id(keypoint): n for n, keypoint in enumerate(keypoints)}
+            chosen = [number[id(k)] for k in strongest(keypoints, self.max_keypoints)]
+            keypoints, rows = [keypoints[n] for n in chosen], rows[chosen]
+        rows = np.unpackbits(rows, axis=1) if self.bits else rows
+        return np.array([k.pt for k in keypoints]), rows.astype(np.float32), taken
+
+
+def make_pipelines(names: Iterable[str], max_keypoints: int = 2000) -> list[Pipeline]:
+    """Pipelines by name: "kd", "kd3" (three scales), "kd64" (64 dimensions), all with our detector;
+    "kd+sift" with SIFT's; "sift", "rootsift", "orb", and where OpenCV has them "akaze", "brisk".
+    """
+    n = max_keypoints
+    makers: dict[str, Callable[[], Any]] = {
+        "kd": lambda: KDDescriptor(n),
+        "kd3": lambda: KDDescriptor(n, scales=3),
+        "kd64": lambda: KDDescriptor(n, dim=64),
+        "kd+sift": lambda: KDDescriptor(detector=cv2.SIFT_create(n)),
+        "sift": lambda: cv2.SIFT_create(n),
+        "rootsift": lambda: RootSIFT(n),
+        "orb": lambda: cv2.ORB_create(n),
+        "akaze": lambda: _opencv("AKAZE_create"),
+        "brisk": lambda: _opencv("BRISK_create"),
+    }
+    chosen = []
+    for name in names:
+        if name not in makers:
+            raise ValueError(f"unknown pipeline {name!r}: expected one of {list(makers)}")
+        bits = name in ("orb", "akaze", "brisk")
+        chosen.append(Pipeline(name, makers[name](), bits, n))
+    if not chosen:
+        raise ValueError("no pipeline was named")
+    return chosen
+
+
+def _opencv(maker: str) -> Any:
+    if not hasattr(cv2, maker):
+        raise ValueError(f"OpenCV {cv2.__version__} has no {maker}")
+    return getattr(cv2, maker)()
+
+
+def on_homographies(
+    sets: Iterable[ImageSet],
+    pipelines: Sequence[Pipeline],
+    *,
+    threshold: float = 3.0,
+    seeds: int = SEEDS,
+    progress: Progress | None = None,
+) -> list[Score]:
+    """Match image 1 of every set to images 2, 3, ...
+
+    Values: "auc3", "auc5", "auc10" (%) of the homography's corner error in pixels, each with "low"
+    and "high"; "precision" (%) of the matches and how many are "correct", means over the pairs;
+    "ms" and "keypoints" of an image, medians; and "pairs".
+    """
+    tables = {pipeline.name: _Table() for pipeline in pipelines}
+    for images in sets:
+        grays = [images.load(k) for k in range(len(images.images))]
+        for pipeline in pipelines:
+            table = tables[pipeline.name]
+            (x0, d0), *others = table.run(pipeline, grays)
+            for (x1, d1), H in zip(others, images.H_1tok[1:], strict=True):
+                matches, ratios = match_descriptors(d0, d1, mutual=True)
+                matches = matches[ratios <= RATIO]
+                a, b = x0[matches[:, 0]], x1[matches[:, 1]]
+                off = np.linalg.norm(metrics.warp_points(a, H) - b, axis=1)
+                correct = int((off <= threshold).sum())
+                wrong = []
+                for seed in range(seeds):
+                    order = np.random.default_rng(seed).permutation(len(a))
+                    found, _ = find_homography(a[order], b[order], threshold)
+                    wrong.append(metrics.homography_corner_error(found, H, grays[0].shape))
+                table.add(wrong, correct=correct, precision=100 * correct / max(1, len(a)))
+        tell(progress, images.name)
+    return [tables[p.name].score(p.name, CORNERS) for p in pipelines]
+
+
+def on_poses(
+    scenes: Iterable[tuple[str, Sequence[CameraView]]],
+    pipelines: Sequence[Pipeline],
+    *,
+    threshold: float = 3.0,
+    seeds: int = SEEDS,
+    progress: Progress | None = None,
+) -> list[Score]:
+    """Estimate the pose between views of scenes with known cameras (see `relative_pose`).
+
+    Values: "auc5", "auc10", "auc20" (%) of the larger angle, each with "low" and "high"; "inliers"
+    of a pair; "ms" and "keypoints" of an image, medians; and "pairs".
+    """
+    tables = {pipeline.name: _Table() for pipeline in pipelines}
+    for name, views in scenes:
+        pairs = [
+            (i, j)
+            for i, j in itertools.combinations(range(len(views)), 2)
+            if viewing_angle(views[i], views[j]) <= BASELINES[-1]
+        ]
+        grays = [read_gray(view.image) for view in views]
+        for pipeline in pipelines:
+            table = tables[pipeline.name]
+            described = table.run(pipeline, grays)
+            for i, j in pairs:
+                (x0, d0), (x1, d1) = described[i], described[j]
+                wrong, agree = pose_errors(d0, d1, x0, x1, views[i], views[j], threshold, seeds)
+                table.add(wrong, inliers=agree)
+        tell(progress, name)
+    return [tables[p.name].score(p.name, ANGLES) for p in pipelines]
+
+
+class _Table:
+    """What one pipeline did: errors of the pairs, other values of them, and times of the images."""
+
+    def __init__(self) -> None:
+        self._errors: list[list[float]] = []
+        self._others: list[dict[str, float]] = []
+        self._ms: list[float] = []
+        self._keypoints: list[int] = []
+        self._dim = 0
+
+    def run(self, pipeline: Pipeline, grays: Sequence[Gray]) -> list[tuple[Float64, Rows]]:
+        """Positions and rows of images; the first is run twice, because first calls are slow."""
+        if not self._ms:
+            pipeline.run(grays[0])
+        results = []
+        for gray in grays:
+            points, rows, taken = pipeline.run(gray)
+            self._ms.append(taken)
+            self._keypoints.append(len(points))
+            self._dim = self._dim if rows is None else rows.shape[1]
+            results.append((points, rows))
+        return results
+
+    def add(self, errors: list[float], **others: float) -> None:
+        self._errors.append(errors)
+        self._others.append(others)
+
+    def score(self, name: str, thresholds: Sequence[int]) -> Score:
+        if not self._errors:
+            raise ValueError("there is no pair of images to match")
+        errors = np.array(self._errors)
+        values: dict[str, float] = {}
+        for threshold in thresholds:
+
+            def area(drawn: Float64, threshold: float = threshold) -> float:
+                return 100 * float(metrics.auc(drawn.ravel(), (threshold,))[0])
+
+            low, high = interval(errors, area)
+            key = f"auc{threshold}"
+            values |= {key: area(errors), f"{key} low": low, f"{key} high": high}
+        for key in self._others[0]:
+            values[key] = float(np.mean([others[key] for others in self._others]))
+        values["ms"] = float(np.median(self._ms))
+        values["keypoints"] = float(np.median(self._keypoints))
+        values["pairs"] = len(errors)
+        return Score(name, name, self._dim, values)

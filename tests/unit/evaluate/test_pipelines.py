@@ -1,0 +1,89 @@
+"""Whole pipelines: what they find in an image and itself, and what their table says."""
+
+import json
+
+import cv2
+import numpy as np
+import pytest
+
+from kd_cv.cli import main
+from kd_cv.evaluate.images import ImageSet
+from kd_cv.evaluate.pipelines import Pipeline, make_pipelines, on_homographies
+
+TURN = np.array([[0.0, -1, 0], [1, 0, 0], [0, 0, 1]])
+
+
+def quarter_turn(image):
+    """The image turned by 90 degrees, and the homography."""
+    height = image.shape[0]
+    shift = np.array([[1.0, 0, height - 1], [0, 1, 0], [0, 0, 1]])
+    return np.ascontiguousarray(np.rot90(image, -1)), shift @ TURN
+
+
+def test_pipelines_find_a_turned_copy(camera):
+    copy, H = quarter_turn(camera)
+    sets = [ImageSet("turned", [camera, copy], np.stack([np.eye(3), H]))]
+    names = ["kd", "kd+sift", "sift", "rootsift", "orb"]
+    scores = on_homographies(sets, make_pipelines(names, 300), seeds=2)
+    assert [score.name for score in scores] == names
+    for score in scores:
+        values = score.values
+        assert values["auc3"] > 70 and values["precision"] > 90 and values["correct"] > 100
+        assert values["auc3 low"] == values["auc3"] == values["auc3 high"]  # of one pair
+        assert values["ms"] > 0 and 100 < values["keypoints"] <= 300 and values["pairs"] == 1
+    assert [score.dim for score in scores] == [128, 128, 128, 128, 256]
+
+
+def test_bits_are_compared_by_hamming_distance(camera):
+    (pipeline,) = make_pipelines(["orb"], 50)
+    _, rows, _ = pipeline.run(camera)
+    _, packed = cv2.ORB_create(50).detectAndCompute(camera, None)
+    hamming = cv2.norm(packed[0], packed[1], cv2.NORM_HAMMING)
+    assert np.square(rows[0] - rows[1]).sum() == hamming
+
+
+def test_the_strongest_keypoints_are_kept(camera):
+    sift = cv2.SIFT_create()
+    keypoints, rows = sift.detectAndCompute(camera, None)
+    points, kept, _ = Pipeline("all", sift, max_keypoints=40).run(camera)
+    assert len(points) == len(kept) == 40 < len(keypoints)
+    weakest = np.sort([k.response for k in keypoints])[-40]
+    expected = {(*k.pt, row[0]) for k, row in zip(keypoints, rows, strict=True)
+                if k.response >= weakest}  # fmt: skip
+    assert {(x, y, row[0]) for (x, y), row in zip(points.tolist(), kept, strict=True)} <= expected
+
+
+def test_a_blank_image_is_a_failure_and_no_error(camera):
+    blank = np.full_like(camera, 128)
+    sets = [ImageSet("blank", [camera, blank], np.stack([np.eye(3)] * 2))]
+    (score,) = on_homographies(sets, make_pipelines(["sift"], 100), seeds=1)
+    assert score.values["auc10"] == score.values["correct"] == score.values["precision"] == 0
+
+
+def test_names_that_are_not_known():
+    with pytest.raises(ValueError, match="unknown pipeline 'surf'"):
+        make_pipelines(["surf"])
+    with pytest.raises(ValueError, match="no pipeline"):
+        make_pipelines([])
+    with pytest.raises(ValueError, match="no pair of images"):
+        on_homographies([], make_pipelines(["orb"]))
+
+
+def test_the_command_draws_accuracy_over_time(tmp_path, capsys, camera):
+    folder = tmp_path / "v_turned"
+    folder.mkdir()
+    copy, H = quarter_turn(camera)
+    for k, image in enumerate((camera, copy), start=1):
+        cv2.imwrite(str(folder / f"{k}.png"), image)
+    np.savetxt(folder / "H_1_2", H)
+    command = ["eval", "pipelines", str(tmp_path), "--pipelines", "sift,orb"]
+    command += ["--max-keypoints", "200", "--seeds", "1"]
+    picture = tmp_path / "pipelines.png"
+    assert main([*command, "-o", str(picture)]) == 0
+    out = capsys.readouterr().out
+    assert "sift" in out and "ms" in out and cv2.imread(str(picture)).std() > 5
+    assert main([*command, "--json"]) == 0
+    content = json.loads(capsys.readouterr().out)
+    assert content["protocol"] == "pipelines" and content["pairs"] == 1
+    assert main([*command, str(tmp_path)]) == 2
+    assert "give one folder of sequences" in capsys.readouterr().err
