@@ -50,7 +50,7 @@ def corner(folder: Path, views: int = 5) -> Path:
     K = np.array([[420, 0, WIDTH / 2], [0, 420, HEIGHT / 2], [0, 0, 1.0]])
     texture = np.float32([[0, 0], [599, 0], [599, 449], [0, 449]])
     for i, step in enumerate(np.linspace(-1, 1, views)):
-        R, _ = cv2.Rodrigues(np.array([0.02 * step, 0.45 - 0.08 * step, 0.03 * step]))
+        R, _ = cv2.Rodrigues(np.array([0.02 * step, 0.52 - 0.08 * step, 0.03 * step]))
         centre = np.array([1.4 * step - 0.6, 0.6 * step**2, -1.2 + 0.6 * step])
         canvas = np.full((HEIGHT, WIDTH, 3), 90, np.uint8)
         for wall, place in zip(walls, places, strict=True):
@@ -201,7 +201,9 @@ def right_angle(points: np.ndarray) -> float:
         for _ in range(300):
             a, b, c = points[rng.choice(len(points), 3, replace=False)]
             normal = np.cross(b - a, c - a)
-            normal /= np.linalg.norm(normal) + 1e-12
+            if np.linalg.norm(normal) < 1e-6 * scale**2:  # a point twice: it has two angles
+                continue
+            normal /= np.linalg.norm(normal)
             near = np.abs((points - a) @ normal) < 0.02 * scale
             if near.sum() > score:
                 found, score = (normal, near), near.sum()
@@ -214,21 +216,21 @@ def right_angle(points: np.ndarray) -> float:
 
 
 def test_table_of_descriptors(room: Path, tmp_path: Path) -> None:
-    extractions = [Extraction(whitened(), 300), Extraction("sift", 300)]
+    extractions = [Extraction(whitened(), 300), *(Extraction(n, 300) for n in ("sift", "rootsift"))]
     pairs = [(f"{i}.png", f"{i + 1}.png") for i in range(4)]
     (tmp_path / "pairs").write_text("".join(f"{a} {b}\n" for a, b in pairs))
     rows = compare(room, tmp_path / "w", extractions, pairs=tmp_path / "pairs", camera="single")
-    assert [row.descriptor for row in rows] == ["kd", "sift"]
+    assert [row.descriptor for row in rows] == ["kd", "sift", "rootsift"]
     assert all(row.registered >= 4 for row in rows)
     assert read_pairs(tmp_path / "w" / "kd" / "pairs.txt") == pairs
     with (
-        reading(tmp_path / "w/kd/features.h5") as kd,
         reading(tmp_path / "w/sift/features.h5") as sift,
+        reading(tmp_path / "w/rootsift/features.h5") as rootsift,
     ):
-        for name in kd:
-            assert np.array_equal(kd[name].frames, sift[name].frames)  # equal keypoints
+        for name in sift:
+            assert np.array_equal(sift[name].frames, rootsift[name].frames)  # equal keypoints
     text = table([*rows, Row("none", 5, 0, 0, float("nan"), float("nan"), 0)])
-    assert len(text.splitlines()) == 5 and "| none | 0 of 5 | 0 | nan | nan | 0 |" in text
+    assert len(text.splitlines()) == 6 and "| none | 0 of 5 | 0 | nan | nan | 0 |" in text
     with pytest.raises(ValueError, match="each descriptor once"):
         compare(room, tmp_path / "w", [extractions[0]] * 2)
 
@@ -301,7 +303,7 @@ def test_command(
     # All pairs, with three descriptors; a strict ratio leaves fewer matches of the same pairs.
     code, out, err = run("all", "--compare", "--json", "--ratio", "0.6", "--max-size", "400")
     rows = json.loads(out)
-    assert [row["descriptor"] for row in rows] == ["kd", "rootsift", "sift"]
+    assert [row["descriptor"] for row in rows] == ["kd", "sift", "rootsift"]
     assert all(row["skipped"].keys() == {"broken.png"} for row in rows)
     assert used[2:4] == [None, -1] and "images, " not in err
     with closing(pycolmap.Database.open(tmp_path / "all" / "kd" / "database.db")) as database:
