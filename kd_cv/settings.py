@@ -1,6 +1,5 @@
 """`Settings`: all that decides a descriptor, and the one way from it to rows."""
 
-import hashlib
 import os
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
@@ -26,6 +25,7 @@ from kd_cv.descriptor.sampling import as_scales, sample_squares
 from kd_cv.descriptor.spec import Spec
 from kd_cv.descriptor.windows import windows
 from kd_cv.io.archive import canonical_json
+from kd_cv.io.files import digest
 from kd_cv.types import Array32, Detector, KeyPoints
 from kd_cv.whitening.registry import (
     DEFAULT_WEIGHTS,
@@ -132,7 +132,7 @@ class Settings:
     @cached_property
     def fingerprint(self) -> str:
         """A digest of all that decides the rows: equal for equal rows, on every machine."""
-        return hashlib.sha256(canonical_json(self.record).encode()).hexdigest()[:32]
+        return digest(canonical_json(self.record).encode(), 32)
 
     def frames(self, keypoints: KeyPoints, detector: Detector | None = None) -> Frames:
         """Frames (N, 4) of keypoints, of sizes such that each has its window (see `windows`).

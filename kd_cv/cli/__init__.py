@@ -13,6 +13,7 @@ from kd_cv.io.files import printable
 __all__ = ["main"]
 
 MAX_LINE = 500
+INTERRUPTED = 130
 BAD_INPUT = (ValueError, TypeError, OSError, ImportError)
 
 
@@ -25,15 +26,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     debug = "--debug" in arguments
     arguments = [argument for argument in arguments if argument != "--debug"] or ["--help"]
     try:
+        return _run(arguments, debug)
+    except KeyboardInterrupt:
+        return _fail("interrupted", INTERRUPTED)
+
+
+def _run(arguments: Sequence[str], debug: bool) -> int:
+    try:
         from kd_cv.cli.app import app, usage_error
     except ImportError as error:
         if debug:
             raise
         return _fail(f"{error}; the command line needs: pip install 'kd-cv[cli]'", 2)
     try:
-        return app(arguments, prog_name="kd-cv", standalone_mode=False) or 0
-    except KeyboardInterrupt:
-        return _fail("interrupted", 130)
+        code = app(arguments, prog_name="kd-cv", standalone_mode=False) or 0
+        if code == INTERRUPTED:  # typer makes this of it
+            raise KeyboardInterrupt
+        return code
     except usage_error as error:
         return _fail(f"{error.format_message()} (kd-cv --help shows how)", 2)
     except Exception as error:

@@ -8,7 +8,9 @@ bit, that of one process on such a machine.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -38,11 +40,8 @@ def connected(scheduler: str = "local", workers: int | None = None) -> Iterator[
     if scheduler != "local":
         if workers is not None:
             raise ValueError(f"the scheduler {scheduler!r} has its own workers, got {workers} too")
-        try:
-            client = distributed.Client(scheduler, timeout=PATIENCE)
-        except (OSError, TimeoutError) as error:  # TimeoutError is no OSError before Python 3.11
-            raise OSError(f"no scheduler answers at {scheduler!r}: {error}") from error
-        with client:
+        _check_answers(scheduler)
+        with distributed.Client(scheduler) as client:
             yield client
         return
     if workers is not None and workers < 1:
@@ -59,6 +58,24 @@ def connected(scheduler: str = "local", workers: int | None = None) -> Iterator[
         distributed.Client(local) as client,
     ):
         yield client
+
+
+def _check_answers(scheduler: str) -> None:
+    """OSError if no Dask is at an address: its client would wait for a first word for ever."""
+    from distributed.comm import connect
+    from distributed.security import Security
+
+    async def greet() -> None:
+        options = Security().get_connection_args("client")
+        comm = await asyncio.wait_for(connect(scheduler, PATIENCE, **options), PATIENCE)
+        await comm.close()
+
+    try:
+        with ThreadPoolExecutor(1) as pool:  # the caller may have an event loop of its own
+            pool.submit(asyncio.run, greet()).result()
+    except (OSError, asyncio.TimeoutError) as error:
+        reason = str(error) or f"nothing in {PATIENCE} seconds"
+        raise OSError(f"no scheduler answers at {scheduler!r}: {reason}") from error
 
 
 def extract(

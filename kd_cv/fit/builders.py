@@ -11,7 +11,6 @@ a photograph) each supply a point map from view to view; the rest is shared (`co
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import json
 import os
@@ -36,6 +35,7 @@ from kd_cv.fit.correspond import (
 from kd_cv.fit.scenes import Scene
 from kd_cv.fit.sequences import ImageSequence, read_sequence
 from kd_cv.fit.surface import SurfaceMap, reconstruct, registered_views, track
+from kd_cv.io.files import digest
 from kd_cv.io.images import read_gray, read_photos
 
 FrameKind = Literal["detected", "projected"]
@@ -261,7 +261,7 @@ def sfm_scene(
     if len(names) < 3:
         raise ValueError(f"{folder}: 3 photographs or more are needed, {len(names)} can be read")
     settings: dict[str, Any] = {
-        "images": {name: _digest((folder / name).read_bytes(), 16) for name in names},
+        "images": {name: digest((folder / name).read_bytes(), 32) for name in names},
         "max_image_size": max_image_size,
         "max_features": max_features,
         "camera": camera,
@@ -313,9 +313,5 @@ def sfm_scene(
     return scene
 
 
-def _digest(data: bytes, size: int) -> str:
-    return hashlib.blake2b(data, digest_size=size).hexdigest()
-
-
 def _settings_digest(settings: dict[str, Any]) -> str:
-    return _digest(json.dumps(settings, sort_keys=True).encode(), 8)
+    return digest(json.dumps(settings, sort_keys=True).encode(), 16)

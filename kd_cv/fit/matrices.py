@@ -11,7 +11,6 @@ whitening is fitted from; `fit_photos` is the way from a folder of photographs t
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 import tempfile
@@ -32,6 +31,7 @@ from kd_cv.detector.keypoints import detect
 from kd_cv.fit.builders import sfm_scene, warp_scene
 from kd_cv.fit.samples import Samples
 from kd_cv.fit.scenes import Scene, View
+from kd_cv.io.files import digest
 from kd_cv.io.images import list_photos, read_gray, reduced
 from kd_cv.settings import Settings
 from kd_cv.whitening.files import Key
@@ -235,7 +235,7 @@ def _sfm_scenes(
     with tempfile.TemporaryDirectory() as temporary:
         home = Path(temporary if workspace is None else workspace)
         for folder in sorted({path.parent for path in paths}):
-            name = hashlib.blake2b(str(folder.resolve()).encode(), digest_size=8).hexdigest()
+            name = digest(os.fsencode(folder.resolve()), 16)
             # The held-out photographs are in the same folder: show the reconstruction only ours.
             shown = home / name / "photographs" / (folder.resolve().name or "scene")
             shutil.rmtree(shown, ignore_errors=True)

@@ -4,6 +4,7 @@ import json
 import os
 import pickle
 import signal
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -171,3 +172,12 @@ def test_what_is_sent_to_workers(tmp_path: Path) -> None:
     extraction = Extraction("rootsift", 100)
     assert extraction.feature is not None  # which itself cannot be sent
     assert pickle.loads(pickle.dumps(extraction)) == extraction
+
+
+def test_a_scheduler_that_says_nothing_is_not_waited_for(monkeypatch):
+    pytest.importorskip("distributed")
+    monkeypatch.setattr(cluster, "PATIENCE", 2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"tcp://127.0.0.1:{silent.getsockname()[1]}"
+        with pytest.raises(OSError, match="no scheduler answers at"), cluster.connected(address):
+            pass
