@@ -42,8 +42,8 @@ from kd_cv.whitening.whitening import Whitening
 
 Describe = Callable[[NDArray[np.uint8], Frames], Array32]
 
-# Attenuation of C_M in W_S. Against the paper's 1 it lowers FPR95 on Liberty and costs nothing in
-# matching, with many pairs as with few.
+# Attenuation of C_M in W_S; the paper has 1. In image matching 0.9 gains up to 0.7 points of
+# average precision where pairs are few, and loses 0.1 at most where they are many.
 SUPERVISED_T = 0.9
 
 
@@ -142,15 +142,15 @@ def fit_whitening(
 
 
 def shrink_index(pairs: int, dim: int) -> int | None:
-    """Which eigenvalue of C_M it is shrunk by: i = D (1 - D / 2n) for n pairs; None from D^2 on.
+    """Which eigenvalue of C_M shrinks it: i = D n / (n + 2 D) for n pairs; None if that is D.
 
     The smallest eigenvalues of a C_M of few pairs are too small by chance, and W_S divides by them.
-    With as many pairs as dimensions the smaller half of them is not believed; with many all are.
+    With twice as many pairs as dimensions the smaller half is not believed; with many, all are.
 
-    >>> [shrink_index(n, 238) for n in (238, 476, 2380, 60_000)]
-    [119, 178, 226, None]
+    >>> [shrink_index(n, 238) for n in (238, 476, 2380, 250_000)]
+    [79, 119, 198, None]
     """
-    index = round(dim * (1 - dim / (2 * max(pairs, dim))))
+    index = round(dim * pairs / (pairs + 2 * dim))
     return None if index >= dim else max(1, index)
 
 

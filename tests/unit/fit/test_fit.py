@@ -98,16 +98,16 @@ def test_fitted_matrices_say_how_they_were_made(scene):
     said = {"fitted_on": "coins", "patches": statistics.count, "pairs": statistics.pair_count}
     assert said.items() <= whitening.provenance.items()
     D, n = statistics.dim, statistics.pair_count
-    assert whitening.shrink_index == round(D - D**2 / (2 * n)) < D
+    assert whitening.shrink_index == round(D / (1 + 2 * D / n)) < D
     assert whitening.provenance["supervised_t"] == 0.9
     A = supervised(statistics.C, statistics.C_M, whitening.shrink_index, None, 0.9)
     np.testing.assert_allclose(whitening.A_s, A, rtol=1e-5, atol=1e-5 * np.abs(A).max())
     assert fit.fit_whitening(statistics, max_dim=16).max_dim == 16
 
 
-def test_many_pairs_are_not_shrunk_and_few_by_the_middle_of_the_spectrum():
-    assert [fit.shrink_index(n, 238) for n in (238**2, 10**6)] == [None, None]
-    assert [fit.shrink_index(n, 238) for n in (0, 100, 238)] == [119, 119, 119]
+def test_many_pairs_are_not_shrunk_and_twice_the_dimensions_by_the_middle_of_the_spectrum():
+    assert [fit.shrink_index(n, 238) for n in (4 * 238**2, 10**6)] == [None, None]
+    assert [fit.shrink_index(n, 238) for n in (0, 1, 476)] == [1, 1, 119]
     assert [fit.shrink_index(n, 1) for n in (0, 1, 10)] == [1, 1, None]
     indices = [fit.shrink_index(n, 128) for n in range(128, 10_000)]
     assert indices == sorted(indices)
