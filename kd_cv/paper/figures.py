@@ -25,7 +25,7 @@ from kd_cv.descriptor.frames import MAGNIFICATION
 from kd_cv.descriptor.kernels import PHI, THETA, VonMises, X
 from kd_cv.descriptor.projection import Projection
 from kd_cv.descriptor.sampling import extract_patches
-from kd_cv.descriptor.spec import Spec
+from kd_cv.descriptor.spec import KERNELS, Spec
 from kd_cv.draw.palette import BLUE, GRAY, GREEN, ORANGE, PURPLE, VERMILION
 from kd_cv.draw.plots import (
     Figure,
@@ -67,7 +67,6 @@ from kd_cv.whitening.whitening import Whitening
 DIM = 128
 Curve = Sequence[tuple[float, float]]
 
-LABELS = {"polar": "P", "cart": "C", "concat": "PC"}
 WHITENED = {"ws": r"$W_S$", "wua": r"$W_{UA}$", "wus": r"$W_{US}$"}
 # Kernels of the four combinations of position and angle.
 PRODUCTS = {
@@ -390,7 +389,7 @@ def draw_heat_maps(explanations: Sequence[Explanation], note: str = "") -> Figur
 
 
 def _heat_title(name: str) -> str:
-    return LABELS.get(name, "PC + " + WHITENED["ws"])
+    return name if name in KERNELS else "concat + " + WHITENED["ws"]
 
 
 @style()
@@ -446,12 +445,12 @@ def _noted(figure: Figure, note: str) -> Figure:
 def whitening_columns(material: Material) -> list[Column]:
     """The columns of figure 5."""
     concat = material.spec()
-    columns: list[Column] = [("PC", concat, None)]
+    columns: list[Column] = [("concat", concat, None)]
     for kernel, variant in (
         ("polar", "ws"), ("cart", "ws"), ("concat", "ws"), ("concat", "wua"), ("concat", "wus"),
     ):  # fmt: skip
         if kernel in material.kernels():
-            title = f"{LABELS[kernel]} + {WHITENED[variant]}"
+            title = f"{kernel} + {WHITENED[variant]}"
             columns.append((title, material.spec(kernel), material.projection(variant, kernel)))
     return columns
 
@@ -481,12 +480,12 @@ def _inside(frames: NDArray[np.float64], image: NDArray[np.uint8]) -> NDArray[np
 
 
 def histogram_groups(material: Material) -> dict[str, tuple[Array, Array]]:
-    """Similarities of pairs for P, C, PC and PC + W_S."""
+    """Similarities of pairs for "polar", "cart", "concat" and that with W_S."""
     kinds = (("polar", None), ("cart", None), ("concat", None), ("concat", "ws"))
     groups = {}
     for kernel, variant in kinds:
         d0, d1 = (material.descriptors(side, kernel, variant) for side in (0, 1))
-        title = LABELS[kernel] + (f" + {WHITENED[variant]}" if variant else "")
+        title = kernel + (f" + {WHITENED[variant]}" if variant else "")
         groups[title] = similarities(d0, d1)
     return groups
 
@@ -494,8 +493,8 @@ def histogram_groups(material: Material) -> dict[str, tuple[Array, Array]]:
 def robustness(
     material: Material, turns: Sequence[float] = (), shifts: Sequence[float] = ()
 ) -> dict[str, Curve]:
-    """Label -> (turn or shift, FPR95) for P, C and PC with W_S."""
-    labels = {kernel: f"{LABELS[kernel]} + {WHITENED['ws']}" for kernel in material.kernels()}
+    """Label -> (turn or shift, FPR95) for "polar", "cart" and "concat" with W_S."""
+    labels = {kernel: f"{kernel} + {WHITENED['ws']}" for kernel in material.kernels()}
     candidates = [
         KD(
             KDDescriptor(
@@ -515,7 +514,7 @@ def _slices_columns(material: Material) -> list[Column]:
     columns = {
         title: (title, spec, projection) for title, spec, projection in whitening_columns(material)
     }
-    order = ("PC", *(f"PC + {WHITENED[variant]}" for variant in ("wua", "wus", "ws")))
+    order = ("concat", *(f"concat + {WHITENED[variant]}" for variant in ("wua", "wus", "ws")))
     return [columns[title] for title in order]
 
 
