@@ -3,15 +3,18 @@
     python demos/explain_match.py --out explanation.png
     python demos/explain_match.py left.jpg right.jpg --match 3
 
-Without photographs, one of scikit-image's and its warp are matched.
+Without photographs, the two of a motorcycle that come with scikit-image are matched.
 """
 
 import argparse
 
 import cv2
-import matplotlib
 import numpy as np
 
+try:
+    import matplotlib
+except ImportError:
+    raise SystemExit("this demo needs matplotlib: pip install kd-cv[cli]") from None
 matplotlib.use("Agg")
 
 from kd_cv import KDDescriptor, match
@@ -20,18 +23,18 @@ from kd_cv.explain import explain
 
 
 def photographs(paths: list[str]) -> list[np.ndarray]:
-    """The given two, or a built-in one and its warp."""
+    """The given two, or a stereo pair."""
     if paths:
         images = [cv2.imread(path) for path in paths]
         for path, image in zip(paths, images, strict=True):
             if image is None:
                 raise SystemExit(f"cannot read {path!r} as an image")
         return images
-    from skimage import data
-
-    image = data.astronaut()[..., ::-1].copy()
-    H = np.array([[0.80, 0.25, 20.0], [-0.20, 0.85, 110.0], [1e-4, 2e-4, 1.0]])
-    return [image, cv2.warpPerspective(image, H, (512, 512))]
+    try:
+        from skimage import data
+    except ImportError:
+        raise SystemExit("give photographs, or for an example: pip install scikit-image") from None
+    return [image[..., ::-1].copy() for image in data.stereo_motorcycle()[:2]]
 
 
 def main() -> None:
@@ -58,8 +61,8 @@ def main() -> None:
     print(", ".join(f"{part} {share:+.3f}" for part, share in why.shares.items()))
 
     with style():
-        figure = plt.figure(figsize=(6.6, 6.2), layout="constrained")
-        upper, lower = figure.subfigures(2, 1)
+        figure = plt.figure(figsize=(6.6, 5.4), layout="constrained")
+        upper, lower = figure.subfigures(2, 1, height_ratios=(1, 1.3))
         axes = plot_images(images, ["image 0", "image 1"], axes=upper.subplots(1, 2))
         for ax, keypoint in zip(axes, keypoints, strict=True):
             plot_frame(ax, kd.frames([keypoint]), magnification=kd.settings.side)

@@ -14,8 +14,10 @@ from kd_cv.draw.palette import INLIER, OUTLINE, bgr
 
 def example() -> tuple[np.ndarray, np.ndarray]:
     """A photograph, and a brick wall on which it hangs askew among others."""
-    from skimage import data
-
+    try:
+        from skimage import data
+    except ImportError:
+        raise SystemExit("give photographs, or for an example: pip install scikit-image") from None
     scene = cv2.cvtColor(cv2.resize(data.brick(), (900, 675)), cv2.COLOR_GRAY2BGR)
     photos = {name: getattr(data, name)()[:, :, ::-1] for name in ("coffee", "chelsea", "rocket")}
     corners = {

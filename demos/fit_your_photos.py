@@ -23,8 +23,10 @@ NAMES = ("coffee", "brick", "chelsea", "coins", "astronaut", "rocket", "gravel")
 
 def example(folder: Path) -> Path:
     """Photographs of scikit-image as files."""
-    from skimage import data
-
+    try:
+        from skimage import data
+    except ImportError:
+        raise SystemExit("give photographs, or for an example: pip install scikit-image") from None
     for number, name in enumerate(NAMES):
         image = getattr(data, name)()
         image = image[:, :, ::-1] if image.ndim == 3 else image

@@ -1,29 +1,30 @@
-"""From two images to a homography without leaving torch.
+"""From two images to their epipolar geometry without leaving torch.
 
     python demos/kornia_pipeline.py --out kornia.png
     python demos/kornia_pipeline.py left.jpg right.jpg --device cuda
 
-Without photographs, one of scikit-image's and its warp are matched.
+Without photographs, the two of a motorcycle that come with scikit-image are matched.
 """
 
 import argparse
 
 import cv2
-import kornia
-import matplotlib
-import torch
-from kornia.feature import DescriptorMatcher, LocalFeatureMatcher
 
+try:
+    import kornia
+    import matplotlib
+    import torch
+    from kornia.feature import DescriptorMatcher, LocalFeatureMatcher
+except ImportError as error:
+    raise SystemExit(f"this demo needs {error.name}: pip install kd-cv[cli,torch]") from None
 matplotlib.use("Agg")
 
 from kd_cv import KDFeature
 from kd_cv.draw.plots import plot_images, plot_matches, save_plot, style
 
-H_0to1 = torch.tensor([[[0.80, 0.25, 20.0], [-0.20, 0.85, 110.0], [1e-4, 2e-4, 1.0]]])
-
 
 def photographs(paths: list[str]) -> list[torch.Tensor]:
-    """The given two, or a built-in one and its warp: (1, 3, H, W), RGB in 0..1."""
+    """The given two, or a stereo pair: (1, 3, H, W), RGB in 0..1."""
     if paths:
         arrays = [cv2.imread(path) for path in paths]
         for path, array in zip(paths, arrays, strict=True):
@@ -31,10 +32,12 @@ def photographs(paths: list[str]) -> list[torch.Tensor]:
                 raise SystemExit(f"cannot read {path!r} as an image")
         images = [kornia.image.image_to_tensor(array, keepdim=False) / 255 for array in arrays]
         return [kornia.color.bgr_to_rgb(image) for image in images]
-    from skimage import data
-
-    image = kornia.image.image_to_tensor(data.astronaut(), keepdim=False) / 255
-    return [image, kornia.geometry.warp_perspective(image, H_0to1, image.shape[-2:])]
+    try:
+        from skimage import data
+    except ImportError:
+        raise SystemExit("give photographs, or for an example: pip install scikit-image") from None
+    pair = data.stereo_motorcycle()[:2]
+    return [kornia.image.image_to_tensor(image, keepdim=False) / 255 for image in pair]
 
 
 def as_bgr(image: torch.Tensor):
@@ -59,13 +62,13 @@ def main() -> None:
     if len(points0) < 8:
         raise SystemExit(f"only {len(points0)} matches: the photographs have little in common")
     torch.manual_seed(0)
-    H, inliers = kornia.geometry.RANSAC("homography", inl_th=2.0)(points0, points1)
-    print(f"{len(points0)} matches, {int(inliers.sum())} inliers; H_0to1 =\n{H.cpu().numpy()}")
+    F_0to1, inliers = kornia.geometry.RANSAC("fundamental", inl_th=1.0)(points0, points1)
+    print(f"{len(points0)} matches, {int(inliers.sum())} inliers; F_0to1 =\n{F_0to1.cpu().numpy()}")
 
     with style():
         axes = plot_images([as_bgr(image0), as_bgr(image1)], ["KDFeature in Kornia", "and RANSAC"])
-        ends = [points.cpu().numpy() for points in (points0, points1)]
-        plot_matches(*axes, *ends, inliers=inliers.cpu().numpy(), linewidth=0.4)
+        ends = [points[::4].cpu().numpy() for points in (points0, points1)]  # one in four
+        plot_matches(*axes, *ends, inliers=inliers[::4].cpu().numpy())
         save_plot(args.out, axes)
     print(f"wrote {args.out}")
 

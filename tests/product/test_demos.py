@@ -67,3 +67,29 @@ def test_photographs_that_have_nothing_in_common(name, tmp_path):
     if name != "replace_sift":  # which, as OpenCV does, takes any homography for one
         assert done.returncode == 1 and not (tmp_path / "out.png").exists()
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "name, missing",
+    [
+        ("explain_match", "matplotlib"),
+        ("explain_match", "skimage"),
+        ("find_object", "skimage"),
+        ("fit_your_photos", "skimage"),
+        ("kornia_pipeline", "kornia"),
+        ("replace_sift", "skimage"),
+    ],
+)
+def test_a_missing_package_is_named_in_one_line(name, missing, tmp_path):
+    program = f"""
+import runpy, sys
+sys.modules[{missing!r}] = None
+sys.argv = ["demo", "--out", "picture.png"]
+runpy.run_path({str(DEMOS[0].parent / f"{name}.py")!r}, run_name="__main__")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == 1 and not (tmp_path / "picture.png").exists()
+    (line,) = done.stderr.splitlines()
+    assert "pip install" in line
