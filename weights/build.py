@@ -55,7 +55,9 @@ def multiview(data: Path, workspace: Path) -> tuple[str, Iterator[Scene]]:
         "view, paired by the geometry of the reconstruction and not by their descriptors; each "
         "scene counts the same"
     )
-    return text, (sfm_scene(f, workspace / f.name, progress=True) for f in folders)
+    return text, (
+        sfm_scene(f, workspace / f.name, detectors=("sift",), progress=True) for f in folders
+    )
 
 
 def hpatches(data: Path, workspace: Path) -> tuple[str, Iterator[Scene]]:

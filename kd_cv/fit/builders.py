@@ -42,7 +42,7 @@ FrameKind = Literal["detected", "projected"]
 JitterLevel = Literal["easy", "hard", "tough"]
 
 # To be raised when the rules of correspondence change, so that stored scenes are built anew.
-RECIPE = 1
+RECIPE = 2
 
 
 # ----------------------------------------------------------------------------- homography sequences
