@@ -1,5 +1,6 @@
-"""From two images to a homography, with one result type that failure fills too."""
+"""From two images to what they have in common, with one result type that failure fills too."""
 
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,15 +12,29 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from kd_cv.descriptor.frames import as_float
+from kd_cv.descriptor.frames import as_detectable, as_float, as_gray
 from kd_cv.detector.keypoints import strongest
 from kd_cv.feature2d import KDDescriptor
+from kd_cv.geometry import epipolar_errors, reprojection_errors
+from kd_cv.io.images import reduced
+from kd_cv.io.sources import Source, as_source
+from kd_cv.models import (
+    MODELS,
+    NEEDED,
+    WORDS,
+    Model,
+    TwoViews,
+    as_camera,
+    camera_of,
+    check_model,
+    estimate,
+)
 from kd_cv.types import Array32, Detector, Feature, Image, KeyPoints
 
 #: Names of descriptors, and how tables and pictures show them.
 DESCRIPTORS = {"kd": "KD", "sift": "SIFT", "rootsift": "RootSIFT"}
 RATIO = 0.85  # of the distances to the nearest and to the second nearest, at most
-STEPS = ("detect", "describe", "match", "homography")
+STEPS = ("detect", "describe", "match", "geometry")
 Matches = tuple[NDArray[np.int64], Array32]
 
 
@@ -33,10 +48,17 @@ class MatchResult:
 
     matches  (M, 2) rows of keypoints0 and keypoints1
     ratios   (M,) distance of the nearest neighbour over that of the second: small is certain
-    inliers  (M,) bool, matches that agree with H_0to1
-    H_0to1   (3, 3) homography from image 0 to image 1, or None
-    success  whether there are enough inliers to believe it
+    inliers  (M,) bool, matches that agree with the model
+    H_0to1   (3, 3) homography from image 0 to image 1; None if there is none, or another model
+    success  whether there are enough inliers to believe the model
     candidates  (K, 2) and (K,): matches and ratios before the test of the ratio
+    model    "homography" (one plane), "fundamental" (a scene) or "essential" (seen by known
+             cameras); of "auto", the one that was taken
+    F_0to1   (3, 3) of these two: x1^T F x0 = 0
+    E_0to1   (3, 3) of "essential": K1^T F K0
+    R_0to1, t_0to1  (3, 3) and (3,) of unit length, of "essential": X1 = R X0 + t
+    failure  why there is no success, in one sentence; empty if there is
+    images   the two images, as they were matched and drawn
     """
 
     keypoints0: KeyPoints
@@ -47,12 +69,19 @@ class MatchResult:
     H_0to1: NDArray[np.float64] | None
     success: bool
     candidates: Matches = field(default_factory=_no_matches)
+    model: Model = "homography"
+    F_0to1: NDArray[np.float64] | None = None
+    E_0to1: NDArray[np.float64] | None = None
+    R_0to1: NDArray[np.float64] | None = None
+    t_0to1: NDArray[np.float64] | None = None
+    failure: str = ""
+    images: tuple[Any, Any] = field(default=(None, None), compare=False)
 
     def __repr__(self) -> str:
         return (
             f"MatchResult({len(self.keypoints0)} and {len(self.keypoints1)} keypoints, "
-            f"{len(self.matches)} matches, {int(self.inliers.sum())} inliers, "
-            f"success={bool(self.success)})"
+            f"{len(self.matches)} matches, {int(self.inliers.sum())} inliers "
+            f"{WORDS[self.model][0]}, success={bool(self.success)})"
         )
 
     @property
@@ -65,6 +94,27 @@ class MatchResult:
         """(M, 2) positions of the matches in image 1."""
         return _points(self.keypoints1)[self.matches[:, 1]]
 
+    @property
+    def matrix(self) -> NDArray[np.float64] | None:
+        """H_0to1, F_0to1 or E_0to1, whichever the model has."""
+        return {
+            "homography": self.H_0to1, "fundamental": self.F_0to1, "essential": self.E_0to1
+        }[self.model]  # fmt: skip
+
+    def errors(self, points0: NDArray[np.float64], points1: NDArray[np.float64]) -> Any:
+        """How far other matches (N, 2) and (N, 2) are from the model, in pixels: (N,)."""
+        if self.matrix is None:
+            return np.full(len(points0), np.inf)
+        if self.H_0to1 is not None:
+            return reprojection_errors(points0, points1, self.H_0to1)
+        return epipolar_errors(points0, points1, self.F_0to1)  # type: ignore[arg-type]
+
+    def draw(self, path: str | os.PathLike[str] | None = None) -> NDArray[np.uint8]:
+        """The picture of the matches (H, W, 3) BGR, and written to a file if one is given."""
+        from kd_cv.draw.matches import draw_result
+
+        return draw_result(self, path)
+
     def dmatches(self) -> list[cv2.DMatch]:
         """For cv2.drawMatches; the distance of each is its ratio."""
         pairs = zip(self.matches.tolist(), self.ratios.tolist(), strict=True)
@@ -72,8 +122,8 @@ class MatchResult:
 
 
 def match(
-    image0: Image,
-    image1: Image,
+    image0: Image | str | os.PathLike[str] | Any,
+    image1: Image | str | os.PathLike[str] | Any,
     descriptor: str | Feature = "kd",
     *,
     detector: Detector | None = None,
@@ -81,56 +131,145 @@ def match(
     ratio: float = RATIO,
     mutual: bool = True,
     threshold: float = 3.0,
+    model: str = "homography",
+    camera0: float | NDArray[np.float64] | None = None,
+    camera1: float | NDArray[np.float64] | None = None,
+    max_size: int | None = None,
 ) -> MatchResult:
-    """Match two images and estimate the homography between them.
+    """Match two images and estimate what they have in common.
 
+    image0, image1  arrays (BGR), paths, PIL images or torch tensors (C, H, W)
     descriptor  "kd", "sift", "rootsift", or any object with detectAndCompute
     detector    any object with OpenCV's detect; the descriptor's own by default
     max_keypoints  the strongest of each image are matched; all by default
     ratio       accept a match whose nearest neighbour is closer than `ratio` times the second
     mutual      and is the nearest neighbour in both directions
-    threshold   of the homography's inliers, in pixels
+    threshold   of the model's inliers, in pixels
+    model       "homography" for one plane, "fundamental" for a scene, "essential" for a scene and
+                known cameras, which gives their pose; "auto" tells a plane from a scene
+    camera0, camera1  (3, 3) camera matrices, or focal lengths in pixels with the axis in the middle
+                of the image; of photographs with EXIF, what it says; camera1 is as camera0
+    max_size    larger images are reduced to this longer side; results are in their own pixels
 
     >>> result = match(image0, image1)
     >>> result.success, result.H_0to1.round()[:2, 2]
     (True, array([24., 16.]))
     """
-    for name, image in (("image0", image0), ("image1", image1)):
-        if image is None or isinstance(image, list | tuple):
-            given = "None: could the file be read?" if image is None else type(image).__name__
-            raise TypeError(f"{name} must be one image, an array, got {given}")
-    feature = as_feature(descriptor)
     if detector is not None and not callable(getattr(detector, "detect", None)):
         raise TypeError(f"detector must have a method detect, got {type(detector).__name__}")
-    if max_keypoints is not None:
-        if isinstance(max_keypoints, bool) or not isinstance(max_keypoints, int | np.integer):
-            raise TypeError(f"max_keypoints must be an int, got {max_keypoints!r}")
-        if max_keypoints < 1:
-            raise ValueError(f"max_keypoints must be at least 1, got {max_keypoints}")
+    if isinstance(descriptor, str) and descriptor == "kd" and detector is not None:
+        descriptor = KDDescriptor(detector=detector)  # which knows the windows of its keypoints
+    feature = as_feature(descriptor)
+    for name, number in (("max_keypoints", max_keypoints), ("max_size", max_size)):
+        if number is None:
+            continue
+        if isinstance(number, bool) or not isinstance(number, int | np.integer):
+            raise TypeError(f"{name} must be an int, got {number!r}")
+        if number < 1:
+            raise ValueError(f"{name} must be at least 1, got {number}")
+    if model not in MODELS:
+        check_model(model, cameras=True)
     if not 0 < as_float(ratio, "ratio") <= 1:
         raise ValueError(f"ratio must be above 0 and at most 1, got {ratio}")
     if not 0 < as_float(threshold, "threshold") < np.inf:
         raise ValueError(f"threshold must be positive and finite, got {threshold}")
+    sources = as_source(image0, "image0"), as_source(image1, "image1")
+    K0, K1 = _cameras(sources, (camera0, camera1), model)
     (keypoints0, d0), (keypoints1, d1) = (
-        _extract(feature, detector, image, max_keypoints) for image in (image0, image1)
+        _extract(feature, detector, source.pixels, max_keypoints, max_size) for source in sources
     )
     with _timed("match"):
         candidates, all_ratios = match_descriptors(d0, d1, mutual=mutual)
         matches, ratios = candidates[all_ratios <= ratio], all_ratios[all_ratios <= ratio]
-    with _timed("homography"):
-        H_0to1, inliers = find_homography(
-            _points(keypoints0)[matches[:, 0]], _points(keypoints1)[matches[:, 1]], threshold
+    with _timed("geometry"):
+        points0, points1 = (
+            _points(keypoints)[rows]
+            for keypoints, rows in zip((keypoints0, keypoints1), matches.T, strict=True)
         )
+        views = estimate(points0, points1, model, threshold=threshold, K0=K0, K1=K1)
+    pixels = sources[0].pixels, sources[1].pixels
     return MatchResult(
         keypoints0,
         keypoints1,
         matches,
         ratios,
-        inliers,
-        H_0to1,
-        success=H_0to1 is not None and believable(int(inliers.sum()), len(matches)),
+        views.inliers,
+        views.matrix if views.model == "homography" else None,
+        success=views.success,
         candidates=(candidates, all_ratios),
+        model=views.model,
+        F_0to1=_fundamental(views, K0, K1),
+        E_0to1=views.matrix if views.model == "essential" else None,
+        R_0to1=views.R_0to1,
+        t_0to1=views.t_0to1,
+        failure="" if views.success else _failure(pixels, (keypoints0, keypoints1), views),
+        images=pixels,
     )
+
+
+def _fundamental(views: TwoViews, K0: Any, K1: Any) -> NDArray[np.float64] | None:
+    """F_0to1 of a scene, whichever way it was found."""
+    if views.model == "essential" and views.matrix is not None:
+        return np.linalg.inv(K1).T @ views.matrix @ np.linalg.inv(K0)
+    return views.matrix if views.model == "fundamental" else None
+
+
+def _cameras(
+    sources: tuple[Source, Source], given: tuple[Any, Any], model: str
+) -> tuple[NDArray[np.float64] | None, NDArray[np.float64] | None]:
+    """The matrices of both cameras, as they are given or as EXIF says; None if one is not known."""
+    if given[1] is None:
+        given = given[0], given[0]
+    cameras: list[NDArray[np.float64] | None] = []
+    for k, (source, camera) in enumerate(zip(sources, given, strict=True)):
+        shape = as_gray(source.pixels).shape
+        if camera is not None and np.ndim(camera) > 0:
+            cameras.append(as_camera(camera, f"camera{k}"))
+            continue
+        focal = None
+        if camera is not None:
+            focal = as_float(camera, f"camera{k}")
+        elif source.focal_in_widths is not None:
+            focal = source.focal_in_widths * max(shape)
+        if focal is not None and not 0 < focal < np.inf:
+            raise ValueError(f"camera{k} must be a positive focal length in pixels, got {camera}")
+        cameras.append(None if focal is None else camera_of(focal, shape))
+        if focal is None and model == "essential":
+            raise ValueError(
+                f"model 'essential' needs camera{k}, a (3, 3) matrix or a focal length in pixels: "
+                f"image{k} has no EXIF that says it"
+            )
+    return cameras[0], cameras[1]
+
+
+def _failure(
+    pixels: tuple[Any, Any], keypoints: tuple[KeyPoints, KeyPoints], views: TwoViews
+) -> str:
+    """Why nothing was found, in one sentence."""
+    for k in range(2):
+        if not keypoints[k]:
+            return f"image {k} has no keypoints: {_poor(as_gray(pixels[k]))}"
+    matches, inliers, needed = len(views.inliers), int(views.inliers.sum()), NEEDED[views.model]
+    if matches < needed:
+        return f"{matches} matches, at least {needed} are needed (a larger ratio?)"
+    if views.matrix is None:
+        return f"the {matches} matches have nothing in common"
+    return f"{inliers} of {matches} matches agree, no more than by chance"
+
+
+def _poor(gray: NDArray[Any]) -> str:
+    """What is wrong with an image in which nothing is found."""
+    if not gray.size or min(gray.shape) < 16:
+        return f"it is tiny, {gray.shape[1]} x {gray.shape[0]} pixels"
+    # As a detector sees it, in 8 bits.
+    low, high = np.percentile(as_detectable(gray), (1, 99))
+    if high < 32:
+        return f"it is too dark, 99 of 100 pixels are at most {high:.0f} of 255"
+    if low > 223:
+        return f"it is too bright, 99 of 100 pixels are at least {low:.0f} of 255"
+    if high - low < 16:
+        return f"it is flat, nearly all pixels lie from {low:.0f} to {high:.0f} of 255"
+    return "it has no corners or blobs that stand out"
 
 
 def as_feature(descriptor: str | Feature) -> Feature:
@@ -220,29 +359,20 @@ def match_descriptors(
     return matches, ratios[keep]
 
 
-def find_homography(
-    points0: NDArray[np.float64], points1: NDArray[np.float64], threshold: float = 3.0
-) -> tuple[NDArray[np.float64] | None, NDArray[np.bool_]]:
-    """H_0to1 by MAGSAC and its inliers (M,); None and no inliers if it finds nothing."""
-    none = np.zeros(len(points0), dtype=bool)
-    if len(points0) < 4:
-        return None, none
-    H_0to1, mask = cv2.findHomography(
-        points0, points1, cv2.USAC_MAGSAC, threshold, maxIters=10_000, confidence=0.9999
-    )
-    if H_0to1 is None or not np.isfinite(H_0to1).all():
-        return None, none
-    return H_0to1, mask.ravel().astype(bool)
-
-
-def believable(inliers: int, matches: int) -> bool:
-    """More inliers than chance gives: n_i > 8 + 0.3 n_f (Brown and Lowe, 2007)."""
-    return inliers > 8 + 0.3 * matches
-
-
 def _extract(
-    feature: Feature, detector: Detector | None, image: Image, max_keypoints: int | None
+    feature: Feature,
+    detector: Detector | None,
+    image: Any,
+    max_keypoints: int | None,
+    max_size: int | None,
 ) -> tuple[KeyPoints, Any]:
+    """Keypoints and rows of an image, reduced to max_size; keypoints in its own pixels."""
+    if max_size is not None:
+        shape = image.get().shape if isinstance(image, cv2.UMat) else np.shape(image)
+        if max(shape[:2], default=0) > max_size:
+            small = reduced(as_detectable(as_gray(image)), max_size)
+            found, rows = _extract(feature, detector, small, max_keypoints, None)
+            return enlarged(found, shape[1] / small.shape[1], shape[0] / small.shape[0]), rows
     if detector is None and max_keypoints is None:
         with _timed("describe"):
             keypoints, rows = feature.detectAndCompute(image, None)
@@ -258,6 +388,17 @@ def _extract(
     return tuple(keypoints), rows
 
 
+def enlarged(keypoints: KeyPoints, x: float, y: float) -> KeyPoints:
+    """Keypoints of an image reduced x and y times, in the pixels of the image itself."""
+    return tuple(
+        cv2.KeyPoint(
+            (k.pt[0] + 0.5) * x - 0.5, (k.pt[1] + 0.5) * y - 0.5, k.size * np.sqrt(x * y),
+            k.angle, k.response, k.octave, k.class_id,
+        )
+        for k in keypoints
+    )  # fmt: skip
+
+
 _seconds: ContextVar[dict[str, float] | None] = ContextVar("seconds", default=None)
 
 
@@ -270,7 +411,7 @@ def timing() -> Iterator[dict[str, float]]:
     >>> with timing() as seconds:
     ...     result = match(image, image)
     >>> list(seconds)
-    ['detect', 'describe', 'match', 'homography']
+    ['detect', 'describe', 'match', 'geometry']
     """
     seconds = dict.fromkeys(STEPS, 0.0)
     token = _seconds.set(seconds)

@@ -25,11 +25,12 @@ Model = Literal["homography", "fundamental", "essential"]
 MODELS = (*get_args(Model), "auto")
 #: Points of which each is computed.
 NEEDED = {"homography": 4, "fundamental": 8, "essential": 5}
-#: What an inlier and another match of each is called.
+#: What each is called, and what is said of an inlier and of another match.
+NAMES = {"homography": "homography", "fundamental": "fundamental matrix", "essential": "pose"}
 WORDS = {
     "homography": ("on the plane", "off the plane"),
-    "fundamental": ("fit the scene", "do not fit the scene"),
-    "essential": ("fit the scene", "do not fit the scene"),
+    "fundamental": ("in the scene", "not in the scene"),
+    "essential": ("in the scene", "not in the scene"),
 }
 #: `auto` takes a scene if this share of its inliers lies more than twice the threshold off the
 #: plane. On HPatches it is up to 0.07 for walls and boards, on buildings from 0.05 up.
@@ -124,7 +125,7 @@ def is_plane(errors: Float64, scene: TwoViews, threshold: float) -> bool:
 def find_homography(
     points0: Float64, points1: Float64, threshold: float = 3.0
 ) -> tuple[Float64 | None, Mask]:
-    """H_0to1 by MAGSAC and its inliers (M,); None and no inliers if there is none."""
+    """H_0to1 by MAGSAC and its inliers (M,); None and no inliers if it finds nothing."""
     if len(points0) < NEEDED["homography"]:
         return _nothing(points0)
     found = cv2.findHomography(
@@ -136,7 +137,7 @@ def find_homography(
 def find_fundamental(
     points0: Float64, points1: Float64, threshold: float = 3.0
 ) -> tuple[Float64 | None, Mask]:
-    """F_0to1 by MAGSAC and its inliers (M,); None and no inliers if there is none."""
+    """F_0to1 by MAGSAC and its inliers (M,); None and no inliers if it finds nothing."""
     if len(points0) < NEEDED["fundamental"]:
         return _nothing(points0)
     found = cv2.findFundamentalMat(

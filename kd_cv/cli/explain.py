@@ -15,18 +15,21 @@ from kd_cv.cli.outputs import check_figure
 from kd_cv.descriptor.frames import as_gray
 from kd_cv.explain import Explanation, explain
 from kd_cv.matching import MatchResult
+from kd_cv.models import NAMES, WORDS
 
 
 def command(
     photos: Photos = None,
     output: Figure = None,
     number: Annotated[
-        int, typer.Option("--match", help="Which inlier to explain; 0 is the most certain.")
+        int, typer.Option("--match", help="Which match to explain; 0 is the first in the order.")
     ] = 0,
     at: Annotated[
         tuple[float, float] | None,
         typer.Option(
-            help="Order the inliers by their distance to this point of A instead.", metavar="X Y"
+            help="Order all matches by their distance to this point of A; by default the inliers, "
+            "the most certain first.",
+            metavar="X Y",
         ),
     ] = None,
     weights: Weights = None,
@@ -52,7 +55,7 @@ def command(
         raise ValueError(f"--at must be two finite numbers, got {at[0]} {at[1]}")
     pair = load_pair(photos)
     gray0, gray1 = as_gray(pair.image0), as_gray(pair.image1)
-    answer = run("kd", gray0, gray1, options)
+    answer = run("kd", pair, options)
     rows = ranked(answer.result, at)
     if not len(rows):
         print("kd-cv: nothing to explain: there are no matches", file=sys.stderr)
@@ -69,6 +72,9 @@ def command(
         print(json.dumps(summary(answer.result, row, keypoints, why)))
         return
     print(f"match {number} of {len(rows)}, {_kind(answer.result, row)}")
+    if at is not None:
+        away = np.linalg.norm(np.array(keypoints[0].pt) - at)
+        print(f"  {away:.1f} px from {at[0]:g} {at[1]:g}")
     for label, keypoint in zip(pair.names, keypoints, strict=True):
         x, y = keypoint.pt
         print(f"  {label}: x {x:.1f}, y {y:.1f}, size {keypoint.size:.1f}")
@@ -80,14 +86,17 @@ def command(
 
 
 def ranked(result: MatchResult, at: tuple[float, float] | None) -> Any:
-    """Rows of the inliers, or of all matches without a homography, in the order to explain them.
+    """Rows of the matches, in the order to explain them.
 
-    The most certain first; with `at`, the nearest to this point of image 0.
+    The most certain inlier first, or match if there are no inliers; with `at`, all matches, the
+    nearest to this point of image 0 first.
     """
-    rows = np.flatnonzero(result.inliers) if result.success else np.arange(len(result.matches))
-    key = result.ratios[rows]
+    rows = np.arange(len(result.matches))
     if at is not None:
-        key = np.linalg.norm(result.points0[rows] - np.array(at), axis=1)
+        key = np.linalg.norm(result.points0 - np.array(at), axis=1)
+    else:
+        rows = np.flatnonzero(result.inliers) if result.success else rows
+        key = result.ratios[rows]
     return rows[np.argsort(key, kind="stable")]
 
 
@@ -107,8 +116,9 @@ def summary(
 
 def _kind(result: MatchResult, row: int) -> str:
     if not result.success:
-        return "no homography was found"
-    return "an inlier" if result.inliers[row] else "an outlier"
+        return f"no {NAMES[result.model]} was found"
+    inside, outside = WORDS[result.model]
+    return f"an inlier, {inside}" if result.inliers[row] else f"an outlier, {outside}"
 
 
 def _draw(output: Path, pair: Any, keypoints: Any, why: Explanation, descriptor: Any) -> None:

@@ -1,27 +1,36 @@
 """Photographs for the command line: from files, and one that is built in."""
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import cv2
 import numpy as np
 from numpy.typing import NDArray
 
 from kd_cv.io.builtin import example_pair
-from kd_cv.io.images import read_image_bytes
+from kd_cv.io.sources import read_source
 
 Image = NDArray[np.uint8]
 
 
 class Pair(NamedTuple):
-    """Two photographs, their names, and the true H_0to1 where it is known."""
+    """Two photographs, their names, the true H_0to1 and focal lengths where they are known."""
 
     image0: Image
     image1: Image
     names: tuple[str, str]
     H_true: NDArray[np.float64] | None
+    focals_in_widths: tuple[float | None, float | None] = (None, None)
+
+    def cameras(self, focal: float | None) -> tuple[float | None, float | None]:
+        """Focal lengths in pixels: as given, else of EXIF if both are known."""
+        if focal is not None:
+            return focal, focal
+        known = [
+            None if widths is None else widths * max(image.shape[:2])
+            for widths, image in zip(self.focals_in_widths, self[:2], strict=True)
+        ]
+        return (known[0], known[1]) if None not in known else (None, None)
 
 
 def check_count(photos: Sequence[Path]) -> None:
@@ -36,17 +45,6 @@ def load_pair(photos: Sequence[Path]) -> Pair:
     if not photos:
         image0, image1, H_true = example_pair()
         return Pair(image0, image1, ("astronaut", "astronaut, warped"), H_true)
-    image0, image1 = (read_photo(path) for path in photos)
-    return Pair(image0, image1, (photos[0].name, photos[1].name), None)
-
-
-def read_photo(path: str | os.PathLike[str]) -> Image:
-    """A photograph (H, W, 3), BGR, upright as its EXIF orientation says."""
-    data = np.frombuffer(read_image_bytes(path, others=True), np.uint8)
-    try:
-        image = cv2.imdecode(data, cv2.IMREAD_COLOR) if data.size else None
-    except cv2.error as error:
-        raise ValueError(f"{os.fspath(path)} cannot be decoded: {error.err}") from error
-    if image is None:
-        raise ValueError(f"{os.fspath(path)} is not an image that OpenCV can read")
-    return np.asarray(image, dtype=np.uint8)
+    first, second = (read_source(path) for path in photos)
+    focals = first.focal_in_widths, second.focal_in_widths
+    return Pair(first.pixels, second.pixels, (photos[0].name, photos[1].name), None, focals)

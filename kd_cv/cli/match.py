@@ -1,4 +1,4 @@
-"""`kd-cv match`: two photographs, their matches, the homography, and a picture of it."""
+"""`kd-cv match`: two photographs, their matches, what they have in common, and a picture of it."""
 
 import json
 import sys
@@ -6,33 +6,46 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-import cv2
 import numpy as np
 import typer
-from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-from kd_cv.cli.images import Image, check_count, load_pair
+from kd_cv.cli.images import Image, Pair, check_count, load_pair
 from kd_cv.cli.matcher import Answer, Options, make_feature, run
 from kd_cv.cli.options import (
     Compare,
     Descriptor,
     Detector,
+    Focal,
     Json,
     MaxKeypoints,
+    MaxSize,
     Photos,
     Ratio,
+    TwoViewModel,
     Weights,
 )
 from kd_cv.cli.outputs import check_picture, check_writable
-from kd_cv.descriptor.frames import as_gray
-from kd_cv.draw.matches import draw_matches
+from kd_cv.draw.matches import draw_matches, write_picture
 from kd_cv.evaluate.metrics import homography_corner_error
 from kd_cv.io.files import replacing
-from kd_cv.matching import DESCRIPTORS, RATIO, STEPS
+from kd_cv.matching import DESCRIPTORS, RATIO, STEPS, MatchResult
+from kd_cv.models import NAMES
 
 ROW_HEIGHTS = (720, 480)  # of a picture with one row, and with several
+#: What `auto` took, in a sentence.
+SAID = {
+    "homography": "One plane, or a camera that only turned: off it, a match need not be wrong.",
+    "fundamental": "A scene with depth: an outlier is off its epipolar line.",
+    "essential": "A scene with depth, seen by known cameras: an outlier is off its epipolar line.",
+}
+MATRICES = {
+    "H_0to1": "from the first image to the second",
+    "F_0to1": "x1^T F x0 = 0 for pixels of both",
+    "R_0to1": "how the camera turned: X1 = R X0 + t",
+    "t_0to1": "where it went, of unit length",
+}
 HOMOGRAPHY_SUFFIXES = (".txt", ".npy", ".json")
 
 
@@ -55,14 +68,15 @@ def command(
     ratio: Ratio = RATIO,
     threshold: Annotated[
         float,
-        typer.Option(
-            help="How far an inlier may be from where the homography says, in pixels of B."
-        ),
+        typer.Option(help="How far an inlier may be from where the model says, in pixels."),
     ] = 3.0,
+    model: TwoViewModel = "auto",
+    focal: Focal = None,
     max_keypoints: MaxKeypoints = 5000,
+    max_size: MaxSize = 3200,
     as_json: Json = False,
 ) -> None:
-    """Match two photographs and find the homography between them.
+    """Match two photographs and find what they have in common: one plane, or a scene.
 
     Without photographs it shows itself on a built-in one and its turned, dark, noisy copy.
 
@@ -76,23 +90,30 @@ def command(
 
         kd-cv match left.jpg right.jpg --report report.html
 
+        kd-cv match left.jpg right.jpg --model essential --focal 1200
+
         kd-cv match left.jpg right.jpg --json | jq .inliers
 
-    The exit code is 1, with the picture drawn, if no homography can be believed:
-    fewer than 4 matches, or no more inliers than chance gives.
+    The exit code is 1, with the picture drawn, if nothing can be believed:
+    too few matches, or no more inliers than chance gives.
+    --save-homography asks for one plane, whatever else there is.
     With --compare, the one of --descriptor decides.
     """
     photos = photos or []
-    options = Options(detector, ratio, threshold, max_keypoints, weights)
+    if save_homography and model == "auto":
+        model = "homography"
+    options = Options(detector, ratio, threshold, max_keypoints, weights, model, focal, max_size)
     make_feature(descriptor, options.weights)
     _check_outputs(photos, output, report, save_homography)
-    image0, image1, names, H_true = load_pair(photos)
-    gray0, gray1 = as_gray(image0), as_gray(image1)
+    if save_homography and model != "homography":
+        raise ValueError(f"--save-homography is for --model homography, got {model}")
+    pair = load_pair(photos)
+    image0, image1 = pair.image0, pair.image1
     with Console(stderr=True, quiet=as_json).status("Matching ...") as status:
         answers = {}
         for name in DESCRIPTORS if compare else (descriptor,):
             status.update(f"Matching with {DESCRIPTORS[name]} ...")
-            answers[name] = run(name, gray0, gray1, options)
+            answers[name] = run(name, pair, options)
         chosen = answers[descriptor]
         status.update("Drawing ...")
         if output:
@@ -102,7 +123,7 @@ def command(
 
             write_report(
                 report, image0, image1, chosen.result,
-                names=names, descriptor=chosen.feature, title=DESCRIPTORS[descriptor],
+                names=pair.names, descriptor=chosen.feature, title=DESCRIPTORS[descriptor],
                 ratio=options.ratio, threshold=options.threshold,
                 compared={DESCRIPTORS[name]: (own.result, own.feature)
                           for name, own in answers.items()},
@@ -116,34 +137,41 @@ def command(
             content["compare"] = {name: summary(answer) for name, answer in answers.items()}
         print(json.dumps(content))
     else:
-        _print(answers, chosen, image0, H_true, options)
+        _print(answers, chosen, pair, options)
         _print_files(output, report, save_homography if chosen.result.success else None)
     if not chosen.result.success:
-        print(f"kd-cv: {failure(chosen)}", file=sys.stderr)
+        print(f"kd-cv: {failure(chosen, pair.names)}", file=sys.stderr)
         raise typer.Exit(1)
 
 
 def summary(answer: Answer) -> dict[str, Any]:
-    """What --json prints: H_0to1 is null where success is false."""
+    """What --json prints: matrices are null where success is false."""
     result = answer.result
+    matrices = {
+        name: getattr(result, name).tolist()
+        if result.success and getattr(result, name) is not None
+        else None
+        for name in ("H_0to1", "F_0to1", "E_0to1", "R_0to1", "t_0to1")
+    }
     return {
         "descriptor": answer.name,
         "keypoints": [len(result.keypoints0), len(result.keypoints1)],
         "matches": len(result.matches),
         "inliers": int(result.inliers.sum()),
         "success": bool(result.success),
-        "H_0to1": _rows(result.H_0to1) if result.success else None,
+        "model": result.model,
+        **matrices,
         "seconds": round(sum(answer.seconds.values()), 6),
         "steps": {step: round(answer.seconds[step], 6) for step in STEPS},
     }
 
 
-def failure(answer: Answer) -> str:
-    """Why there is no homography, in one line."""
-    matches, inliers = len(answer.result.matches), int(answer.result.inliers.sum())
-    if matches < 4:
-        return f"no homography: {matches} matches, at least 4 are needed (a larger --ratio?)"
-    return f"no homography: {inliers} inliers of {matches} matches are no more than chance gives"
+def failure(answer: Answer, names: tuple[str, str]) -> str:
+    """Why nothing was found, in one line, with the names of the photographs."""
+    why = answer.result.failure.replace("a larger ratio?", "a larger --ratio?")
+    for k, name in enumerate(names):
+        why = why.replace(f"image {k} ", f"{name} ")
+    return f"no {NAMES[answer.result.model]}: {why}"
 
 
 def _check_outputs(photos: Sequence[Path], *outputs: Path | None) -> None:
@@ -162,9 +190,7 @@ def _check_outputs(photos: Sequence[Path], *outputs: Path | None) -> None:
 def _write_picture(path: Path, image0: Image, image1: Image, answers: Sequence[Answer]) -> None:
     results = {DESCRIPTORS[answer.name]: answer.result for answer in answers}
     sheet = draw_matches(image0, image1, results, ROW_HEIGHTS[len(results) > 1])
-    encoded = cv2.imencode(path.suffix, sheet)[1]
-    with replacing(path) as temporary:
-        temporary.write_bytes(encoded.tobytes())
+    write_picture(path, sheet)
 
 
 def _write_homography(path: Path, H_0to1: Any) -> None:
@@ -184,8 +210,7 @@ def _rows(H_0to1: Any) -> list[list[float]]:
 def _print(
     answers: dict[str, Answer],
     chosen: Answer,
-    image0: Image,
-    H_true: NDArray[np.float64] | None,
+    pair: Pair,
     options: Options,
 ) -> None:
     console = Console(highlight=False)
@@ -197,9 +222,15 @@ def _print(
     table.add_row("keypoints", *(f"{len(r.keypoints0)} + {len(r.keypoints1)}" for r in results))
     table.add_row("matches", *(str(len(r.matches)) for r in results))
     table.add_row("inliers", *(str(int(r.inliers.sum())) for r in results))
-    table.add_row("homography", *("found" if r.success else "not found" for r in results))
-    if H_true is not None:
-        errors = [homography_corner_error(r.H_0to1, H_true, image0.shape) for r in results]
+    models = {result.model for result in results}
+    title = NAMES[models.pop()] if len(models) == 1 else "found"
+    table.add_row(
+        title,
+        *("found" if r.success and title != "found" else _taken(r) for r in results),
+    )
+    if pair.H_true is not None:
+        shape = pair.image0.shape
+        errors = [homography_corner_error(r.H_0to1, pair.H_true, shape) for r in results]
         table.add_row("its corner error", *(f"{error:.2f} px" for error in errors))
     table.add_section()
     for step in STEPS:
@@ -207,10 +238,21 @@ def _print(
         table.add_row(label, *(_ms(a.seconds[step]) for a in answers.values()), style="dim")
     table.add_row("total", *(_ms(sum(a.seconds.values())) for a in answers.values()))
     console.print(table)
-    if chosen.result.success and chosen.result.H_0to1 is not None:
-        console.print("\nH_0to1, from the first image to the second:")
-        for row in chosen.result.H_0to1:
-            console.print("  " + " ".join(f"{value:13.6g}" for value in row))
+    result = chosen.result
+    if not result.success:
+        return
+    if options.model == "auto":
+        console.print(f"\n{SAID[result.model]}")
+    for name, what in MATRICES.items():
+        matrix = getattr(result, name)
+        if matrix is not None and not (name == "F_0to1" and result.E_0to1 is not None):
+            console.print(f"\n{name}, {what}:")
+            for row in np.atleast_2d(matrix):
+                console.print("  " + " ".join(f"{value:13.6g}" for value in row))
+
+
+def _taken(result: MatchResult) -> str:
+    return NAMES[result.model] if result.success else "not found"
 
 
 def _ms(seconds: float) -> str:

@@ -5,11 +5,13 @@ from typing import Any
 
 import cv2
 import numpy as np
-from numpy.typing import NDArray
 
 from kd_cv.cli.detectors import make_detector
+from kd_cv.cli.images import Pair
+from kd_cv.descriptor.frames import as_gray
 from kd_cv.feature2d import KDDescriptor
 from kd_cv.matching import DESCRIPTORS, RATIO, MatchResult, as_feature, match, timing
+from kd_cv.models import MODELS
 
 
 @dataclass(frozen=True)
@@ -21,8 +23,17 @@ class Options:
     threshold: float = 3.0
     max_keypoints: int = 5000
     weights: str | None = None
+    model: str = "auto"
+    focal: float | None = None
+    max_size: int | None = None
 
     def __post_init__(self) -> None:
+        if self.model not in MODELS:
+            raise ValueError(f"--model must be one of {', '.join(MODELS)}, got {self.model!r}")
+        if self.focal is not None and not 0 < self.focal < np.inf:
+            raise ValueError(f"--focal must be a positive number of pixels, got {self.focal:g}")
+        if self.max_size is not None and self.max_size < 16:
+            raise ValueError(f"--max-size must be at least 16, got {self.max_size}")
         make_detector(self.detector, 1)
         if not 0 < self.ratio <= 1:
             raise ValueError(f"--ratio must lie between 0 and 1, got {self.ratio:g}")
@@ -53,21 +64,28 @@ def make_feature(name: str, weights: str | None = None) -> Any:
     return KDDescriptor(weights=weights)
 
 
-def run(
-    name: str, image0: NDArray[np.uint8], image1: NDArray[np.uint8], options: Options
-) -> Answer:
-    """Match gray images by the descriptor of a name."""
+def run(name: str, pair: Pair, options: Options) -> Answer:
+    """Match two photographs by the descriptor of a name."""
     feature = make_feature(name, options.weights if name == "kd" else None)
     _warm_up(feature)
+    camera0, camera1 = pair.cameras(options.focal)
+    if options.model == "essential" and camera0 is None:
+        raise ValueError(
+            "--model essential needs --focal: the photographs have no EXIF that says it"
+        )
     with timing() as seconds:
         result = match(
-            image0,
-            image1,
+            as_gray(pair.image0),
+            as_gray(pair.image1),
             feature,
             detector=make_detector(options.detector, options.max_keypoints),
             max_keypoints=options.max_keypoints,
             ratio=options.ratio,
             threshold=options.threshold,
+            model=options.model,
+            camera0=camera0,
+            camera1=camera1,
+            max_size=options.max_size,
         )
     return Answer(name, feature, result, seconds)
 

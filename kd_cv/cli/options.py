@@ -42,6 +42,17 @@ MaxKeypoints = Annotated[
 MaxSize = Annotated[
     int, typer.Option(help="Longer side of an image in pixels; larger images are reduced.")
 ]
+TwoViewModel = Annotated[
+    str,
+    typer.Option(
+        help="What the photographs have in common: homography (one plane), fundamental (a scene), "
+        "essential (a scene, and the pose of the camera) or auto."
+    ),
+]
+Focal = Annotated[
+    float | None,
+    typer.Option(help="Focal length of the camera in pixels; by default what EXIF says."),
+]
 Ratio = Annotated[
     float,
     typer.Option(

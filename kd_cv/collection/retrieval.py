@@ -2,7 +2,7 @@
 
 All descriptors of a feature file go into one nearest-neighbour index (FAISS, extra `retrieval`). A
 query's descriptors vote for the images of their neighbours; the images with most votes are matched
-with the query, and those that agree with it by a homography come first.
+with the query, and those that agree with it, by one plane or as a scene, come first.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from kd_cv.collection import Extraction, FeatureFile, Features, reading
 from kd_cv.collection.extraction import check_settings
 from kd_cv.descriptor.frames import as_detectable, as_gray
 from kd_cv.io.files import PathLike, opened, replacing
-from kd_cv.matching import RATIO, find_homography, match_descriptors
+from kd_cv.matching import RATIO, match_descriptors
+from kd_cv.models import Model, estimate
 
 EXACT_BELOW = 20_000  # descriptors: so few are compared one by one
 NEIGHBOURS = 8
@@ -35,8 +36,9 @@ class Hit:
     """An image that may show the query.
 
     votes     of the query's descriptors
-    inliers   matches that agree with the homography
-    H_0to1    (3, 3) from the query to the image, or None
+    inliers   matches that agree with one plane or, if it explains them better, with a scene
+    model     which of the two: "homography" or "fundamental"
+    H_0to1    (3, 3) from the query to the image, if it is a plane; or None
     verified  whether there are MIN_INLIERS of them or more
     """
 
@@ -44,6 +46,7 @@ class Hit:
     votes: float
     inliers: int = 0
     H_0to1: NDArray[np.float64] | None = None
+    model: Model = "homography"
 
     @property
     def verified(self) -> bool:
@@ -148,7 +151,7 @@ class Index:
 
         extraction  as that of the feature file, to which it must be equal
         candidates  how many of the images with most votes are verified
-        threshold   of a homography's inliers, in pixels
+        threshold   of the inliers of a plane or a scene, in pixels
         """
         extraction = extraction or Extraction()
         check_settings(self.features, self.settings, extraction.settings_text)
@@ -213,12 +216,16 @@ class Index:
 
 
 def verified(query: Features, other: Features, name: str, votes: float, threshold: float) -> Hit:
-    """Match the query (image 0) with an image (1) and count what agrees with a homography."""
+    """Match the query (image 0) with an image (1) and count what agrees with a plane or a scene."""
     matches, _ = match_descriptors(query.descriptors, other.descriptors, ratio=RATIO)
-    H_0to1, inliers = find_homography(
-        query.frames[matches[:, 0], :2], other.frames[matches[:, 1], :2], threshold
+    views = estimate(
+        query.frames[matches[:, 0], :2],
+        other.frames[matches[:, 1], :2],
+        "auto",
+        threshold=threshold,
     )
-    return Hit(name, votes, int(inliers.sum()), H_0to1)
+    H_0to1 = views.matrix if views.model == "homography" else None
+    return Hit(name, votes, int(views.inliers.sum()), H_0to1, views.model)
 
 
 def default_factory(count: int) -> str:

@@ -3,16 +3,21 @@
 >>> sheet = draw_matches(image0, image1, {"KD": result})
 """
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from kd_cv.descriptor.frames import resized_points
+from kd_cv.descriptor.frames import as_detectable, as_gray, resized_points
 from kd_cv.draw import palette
 from kd_cv.draw.palette import Color
+from kd_cv.io.files import replacing
 from kd_cv.matching import MatchResult
+from kd_cv.models import NAMES, WORDS
+from kd_cv.types import Image as AnyImage
 
 Image = NDArray[np.uint8]
 
@@ -60,6 +65,37 @@ def draw_matches(
         for index, (title, result) in enumerate(results.items())
     ]
     return _write(sheet, titles, _legend(results.values()))
+
+
+def draw_result(
+    result: MatchResult, path: str | os.PathLike[str] | None = None, title: str = ""
+) -> Image:
+    """The sheet of one result, of the images that it holds; written to `path` if one is given."""
+    if any(image is None for image in result.images):
+        raise ValueError("this result holds no images: draw it with draw_matches(image0, image1)")
+    images = [_as_bgr(image) for image in result.images]
+    sheet = draw_matches(images[0], images[1], {title: result})
+    if path is not None:
+        write_picture(path, sheet)
+    return sheet
+
+
+def write_picture(path: str | os.PathLike[str], picture: Image) -> None:
+    """Write a picture, whole or not at all, in the format that the name ends with."""
+    suffix = Path(path).suffix
+    if not cv2.haveImageWriter(f"x{suffix}"):
+        raise ValueError(f"{path}: OpenCV writes no pictures of the kind {suffix or 'of no name'}")
+    encoded = cv2.imencode(suffix, picture)[1]
+    with replacing(path) as temporary:
+        temporary.write_bytes(encoded.tobytes())
+
+
+def _as_bgr(image: AnyImage) -> Image:
+    """Any image as 8 bits and three channels."""
+    image = image.get() if isinstance(image, cv2.UMat) else image
+    if image.dtype != np.uint8 or image.ndim == 2 or image.shape[2] == 1:
+        return cv2.cvtColor(as_detectable(as_gray(image)), cv2.COLOR_GRAY2BGR)
+    return np.ascontiguousarray(image[:, :, :3])
 
 
 def _panel(image0: Image, image1: Image, backdrops: Sequence[Image], result: MatchResult) -> Image:
@@ -134,15 +170,24 @@ def _stride(result: MatchResult) -> int:
 def _counts(result: MatchResult) -> str:
     text = f"{int(result.inliers.sum())} inliers of {len(result.matches)} matches"
     if not result.success:
-        text += " · no homography"
+        text += f" · no {NAMES[result.model]}"
     if _stride(result) > 1:
         text += f" · 1 of {_stride(result)} drawn as a line"
     return text
 
 
 def _legend(results: Iterable[MatchResult]) -> list[tuple[Color, str]]:
-    entries = [(INLIER, "inlier"), (OUTLIER, "outlier"), (KEYPOINT, "unmatched keypoint")]
-    if any(result.success for result in results):
+    results = list(results)
+    models = {result.model for result in results}
+    words = [""] * 2
+    if len(models) == 1 and any(result.success for result in results):
+        words = [f", {word}" for word in WORDS[models.pop()]]
+    entries = [
+        (INLIER, "inlier" + words[0]),
+        (OUTLIER, "outlier" + words[1]),
+        (KEYPOINT, "unmatched keypoint"),
+    ]
+    if any(result.success and result.H_0to1 is not None for result in results):
         entries.append((OUTLINE, "image 0 seen in image 1"))
     return entries
 

@@ -34,10 +34,10 @@ from kd_cv.draw import palette
 from kd_cv.draw.matches import MAX_LINES
 from kd_cv.explain import heat_limit, heat_maps
 from kd_cv.feature2d import KDDescriptor
-from kd_cv.geometry import reprojection_errors
 from kd_cv.io.files import replacing
 from kd_cv.io.images import reduced
 from kd_cv.matching import RATIO, MatchResult
+from kd_cv.models import NAMES, WORDS
 
 MAX_SIDE = 1600  # of an embedded photograph
 MAX_MATCHES = 2000  # on the page, of all descriptors together: the most certain of each
@@ -175,7 +175,8 @@ class _Part:
     def data(self) -> dict[str, Any]:
         """What the script needs to know."""
         result, H_0to1 = self.result, self.H_0to1
-        geometry = "homography" if result.success else "no homography"
+        geometry = NAMES[result.model] if result.success else f"no {NAMES[result.model]}"
+        words = WORDS[result.model] if result.success else ("", "")
         inliers = int(result.inliers.sum())
         return {
             "title": self.title,
@@ -184,7 +185,9 @@ class _Part:
             "counts": [str(len(result.matches)), str(inliers), f"{geometry} found"],
             "note": _note(len(self.ratios), len(result.candidates[1]), self.threshold),
             "nothing": "" if len(self.ratios) else _why_nothing(result, self.names),
-            "words": ["inliers", "outliers"],
+            "words": [
+                " ".join(pair).strip() for pair in zip(("inliers", "outliers"), words, strict=True)
+            ],
             "one": ["inlier", "outlier"],
             "points": [_rounded(frames[:, :2]) for frames in self.frames],
             "windows": [
@@ -209,19 +212,19 @@ def _on_page(
 ) -> tuple[NDArray[np.int64], NDArray[np.float32], NDArray[np.bool_]]:
     """Matches, ratios and inliers of the page, the most certain first.
 
-    What passes the ratio test is what `result` says; the rest is measured against its homography.
+    What passes the ratio test is what `result` says; the rest is measured against its model.
     """
     matches, ratios = result.candidates
     inliers = np.zeros(len(matches), bool)
     passed = ratios <= ratio
-    if result.H_0to1 is not None:
+    if result.matrix is not None:
         points0, points1 = (
             from_keypoints(keypoints)[rows, :2]
             for keypoints, rows in zip(
                 (result.keypoints0, result.keypoints1), matches.T, strict=True
             )
         )
-        inliers = reprojection_errors(points0, points1, result.H_0to1) <= threshold
+        inliers = result.errors(points0, points1) <= threshold
     inliers[passed] = result.inliers
     order = np.argsort(ratios, kind="stable")[:most]
     return matches[order], ratios[order], inliers[order]

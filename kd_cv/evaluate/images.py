@@ -16,7 +16,8 @@ from kd_cv.evaluate.cache import Cache
 from kd_cv.evaluate.candidates import Array32, Candidate
 from kd_cv.evaluate.scores import Progress, Score, tell
 from kd_cv.io.images import read_gray
-from kd_cv.matching import RATIO, find_homography, match_descriptors
+from kd_cv.matching import RATIO, match_descriptors
+from kd_cv.models import find_homography
 
 Gray = NDArray[np.uint8]
 

@@ -18,10 +18,10 @@ pytest.importorskip("rich")
 pytest.importorskip("skimage")
 
 from kd_cv.cli import detectors, main
-from kd_cv.cli.images import read_photo
 from kd_cv.draw import palette
 from kd_cv.evaluate.metrics import homography_corner_error
 from kd_cv.io.builtin import example_pair
+from kd_cv.io.sources import read_source
 
 INLIER, OUTLIER = palette.bgr(palette.INLIER), palette.bgr(palette.OUTLIER)
 
@@ -88,7 +88,7 @@ def test_json_of_photographs(photos, capsys, name):
     assert 100 < found["inliers"] < found["matches"]
     assert homography_corner_error(np.array(found["H_0to1"]), H_true, (512, 512)) < 1
     assert found["seconds"] == pytest.approx(sum(found["steps"].values()), abs=1e-5)
-    assert list(found["steps"]) == ["detect", "describe", "match", "homography"]
+    assert list(found["steps"]) == ["detect", "describe", "match", "geometry"]
 
 
 @pytest.mark.slow
@@ -171,7 +171,7 @@ def test_fewer_than_4_matches(tmp_path, capsys, value):
     captured = capsys.readouterr()
     assert "0 matches, at least 4 are needed" in captured.err
     assert json.loads(captured.out)["keypoints"] == [0, 0]
-    assert read_photo(tmp_path / "m.png").size
+    assert read_source(tmp_path / "m.png").pixels.size
 
 
 def test_bad_input_gives_one_line_and_code_2(photos, tmp_path, capsys):

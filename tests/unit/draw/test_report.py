@@ -13,6 +13,7 @@ pytest.importorskip("typer")
 pytest.importorskip("skimage")
 
 from kd_cv import KDDescriptor
+from kd_cv.cli.images import Pair
 from kd_cv.cli.matcher import Options, run
 from kd_cv.descriptor.frames import as_gray, to_keypoints
 from kd_cv.draw import report
@@ -36,7 +37,7 @@ def found(pair):
 
 
 def _run(image0, image1, name="kd"):
-    return run(name, as_gray(image0), as_gray(image1), Options())
+    return run(name, Pair(image0, image1, ("a", "b"), None), Options())
 
 
 def _page(pair, found, **options):

@@ -5,8 +5,8 @@ import zlib
 
 import pytest
 
-from kd_cv.cli.images import read_photo
 from kd_cv.io.images import read_gray
+from kd_cv.io.sources import read_source
 
 
 def test_a_photograph_of_absurd_size(tmp_path):
@@ -20,7 +20,7 @@ def test_a_photograph_of_absurd_size(tmp_path):
     path = tmp_path / "absurd.png"
     path.write_bytes(b"\x89PNG\r\n\x1a\n" + content)
     with pytest.raises(ValueError, match=r"absurd\.png: 65535 x 65535 pixels, at most"):
-        read_photo(path)
+        read_source(path)
 
 
 def test_an_image_wider_than_opencv_decodes(tmp_path):
@@ -28,6 +28,6 @@ def test_an_image_wider_than_opencv_decodes(tmp_path):
     header = struct.pack("<IiiHHIIiiII", 40, width, 1, 1, 24, 0, 3 * width, 0, 0, 0, 0)
     path = tmp_path / "wide.bmp"
     path.write_bytes(struct.pack("<2sIHHI", b"BM", 54 + 64, 0, 0, 54) + header + bytes(64))
-    for read in (read_gray, read_photo):
+    for read in (read_gray, read_source):
         with pytest.raises(ValueError, match=r"wide\.bmp cannot be decoded"):
             read(path)
