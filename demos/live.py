@@ -13,7 +13,8 @@ import cv2
 import numpy as np
 
 from kd_cv import KDDescriptor
-from kd_cv.matching import find_homography, match_descriptors
+from kd_cv.matching import match_descriptors
+from kd_cv.models import find_homography
 
 
 def example() -> tuple[np.ndarray, str]:
