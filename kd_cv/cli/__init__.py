@@ -5,6 +5,7 @@ Exit codes: 0 done; 1 no homography was found (`match`), or a check failed; 2 ba
 """
 
 import io
+import os
 import sys
 from collections.abc import Sequence
 
@@ -42,15 +43,47 @@ def _run(arguments: Sequence[str], debug: bool) -> int:
         code = app(arguments, prog_name="kd-cv", standalone_mode=False) or 0
         if code == INTERRUPTED:  # typer makes this of it
             raise KeyboardInterrupt
+        sys.stdout.flush()  # a reader that has gone away shows here
         return code
+    except BrokenPipeError:
+        return _read_enough()
+    except SystemExit as error:  # click's own answer to it
+        if isinstance(error.__context__, BrokenPipeError):
+            return _read_enough()
+        raise
     except usage_error as error:
-        return _fail(f"{error.format_message()} (kd-cv --help shows how)", 2)
+        return _fail(f"{error.format_message()} ({command_of(arguments)} --help shows how)", 2)
     except Exception as error:
         if debug:
             raise
         if isinstance(error, BAD_INPUT):
             return _fail(_message(error), 2)
         return _fail(f"unexpected {type(error).__name__} (--debug shows where): {error}", 3)
+
+
+def command_of(arguments: Sequence[str]) -> str:
+    """The command that a line asks for, as far as there is one.
+
+    >>> command_of(["eval", "matching", "--ratio"]), command_of(["mtach", "a.jpg"])
+    ('kd-cv eval matching', 'kd-cv')
+    """
+    from kd_cv.cli.app import app
+    from kd_cv.cli.evaluate import app as evaluate
+
+    known, words = {command.name for command in app.registered_commands} | {"eval"}, ["kd-cv"]
+    for argument in arguments:
+        if argument not in known:
+            break
+        words.append(argument)
+        known = {c.name for c in evaluate.registered_commands} if argument == "eval" else set()
+    return " ".join(words)
+
+
+def _read_enough() -> int:
+    """`kd-cv ... | head` has seen what it wanted: what is left goes nowhere."""
+    with open(os.devnull, "w") as nowhere:
+        os.dup2(nowhere.fileno(), 1)
+    return 0
 
 
 def _message(error: Exception) -> str:

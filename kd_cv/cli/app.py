@@ -15,9 +15,11 @@ from kd_cv.cli import (
     match,
     weights,
 )
+from kd_cv.cli.plain import Command, Group
 
 app = typer.Typer(
     name="kd-cv",
+    cls=Group,
     help="Kernel local descriptors: match photographs, and see why they match.",
     epilog="Try it: kd-cv match -o matches.png",
     add_completion=False,
@@ -28,10 +30,24 @@ app = typer.Typer(
 usage_error: Any = typer.BadParameter.__base__
 
 
+def _version(wanted: bool) -> None:
+    if wanted:
+        from kd_cv import __version__
+
+        print(f"kd-cv {__version__}")
+        raise typer.Exit()
+
+
 @app.callback()
 def _app(
     debug: Annotated[
         bool, typer.Option("--debug", help="Show the traceback of an error; anywhere on the line.")
+    ] = False,
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Show the version and exit.", callback=_version, is_eager=True
+        ),
     ] = False,
 ) -> None:
     """Kernel local descriptors: match photographs, and see why they match.
@@ -44,5 +60,5 @@ for name, module in {
     "match": match, "explain": explain, "figures": figures, "extract": extract, "colmap": colmap,
     "export": export, "fit": fit, "weights": weights,
 }.items():  # fmt: skip
-    app.command(name)(module.command)
+    app.command(name, cls=Command)(module.command)
 app.add_typer(evaluate.app, name="eval")

@@ -1,6 +1,7 @@
 """`kd-cv fit`: matrices from a folder of photographs, and what they are worth on held-out ones."""
 
 import json
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
@@ -101,10 +102,21 @@ def command(
         print(json.dumps(summary(output, provenance, scores, tested, best)))
         return
     _print(scores, tested)
+    if not_better(scores):
+        print("kd-cv: these matrices are no better than the shipped ones here", file=sys.stderr)
     counts = f"{provenance['patches']:,} descriptors, {provenance['pairs']:,} pairs"
     print(f"fitted on {counts} of {provenance['fitted_on']}")
     print(f"matrices: {output.resolve()}")
     print(f'use them: KDDescriptor(weights="{output}", whitening="{best}")')
+
+
+def not_better(scores: "Sequence[Score]") -> bool:
+    """Whether the best of the fitted matrices reaches no higher AP than the shipped ones."""
+    best = {
+        kind: [score.values["ap"] for score in scores if score.name.startswith(kind)]
+        for kind in ("mine", "shipped")
+    }
+    return all(best.values()) and max(best["mine"]) <= max(best["shipped"])
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """Tables, progress and warnings of the commands that take a while."""
 
+import logging
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -48,3 +49,16 @@ def plain_warnings() -> Iterator[None]:
         warnings.simplefilter("default")
         warnings.showwarning = show
         yield
+
+
+@contextmanager
+def foreign_silence() -> Iterator[None]:
+    """Without the warnings and log lines of packages that are none of the user's business."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)

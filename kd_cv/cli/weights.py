@@ -1,26 +1,41 @@
-"""`kd-cv weights`: the shipped matrices."""
+"""`kd-cv weights`: the shipped matrices, or those of a file."""
 
 import json
+import shutil
+import textwrap
+from collections.abc import Mapping
 from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
 
-from kd_cv.cli.options import (
-    Json,
-)
+import typer
+
+from kd_cv.cli.options import Json
+from kd_cv.io.files import printable
 
 
-def command(as_json: Json = False) -> None:
-    """List the shipped whitening matrices: what they were fitted on, and what they reach.
+def command(
+    file: Annotated[
+        Path | None,
+        typer.Argument(help="A fitted or trained file; without it, the shipped ones."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Say what whitening matrices are: the shipped ones, or those of a file.
 
     [bold]Examples[/bold]
 
         kd-cv weights
 
+        kd-cv weights mine.npz
+
         kd-cv weights --json
     """
-    from rich.console import Console
-    from rich.table import Table
-
     from kd_cv.whitening.registry import folder, registry
+
+    if file is not None:
+        _of_file(file, as_json)
+        return
 
     entries = registry()
     if as_json:
@@ -28,14 +43,40 @@ def command(as_json: Json = False) -> None:
         return
     if not entries:
         raise FileNotFoundError(f"no matrices are shipped: there is no index in {folder()}")
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column("name")
-    table.add_column("fitted on")
-    for title in ("patches", "pairs", "scenes"):
-        table.add_column(title, justify="right")
-    table.add_column("measured")
     for name, entry in entries.items():
-        measured = "\n".join(f"{title} {value:g}" for title, value in entry.figures.items())
-        counts = (f"{count:,}" for count in (entry.patches, entry.pairs, entry.scenes))
-        table.add_row(name, entry.fitted_on, *counts, measured)
-    Console(highlight=False, markup=False).print(table)
+        counts = {"patches": entry.patches, "pairs": entry.pairs, "scenes": entry.scenes}
+        _show(name, {"fitted on": entry.fitted_on, **counts, **entry.figures})
+
+
+def _of_file(path: Path, as_json: bool) -> None:
+    """What each entry of a file is: its kernel, patch size, variants and provenance."""
+    from kd_cv.whitening.registry import entries_of
+
+    found = [
+        {
+            "kernel": kernel,
+            "patch_size": size,
+            "dimensions": whitening.dim,
+            "whitenings": whitening.variants(),
+            **whitening.provenance,
+        }
+        for (kernel, size), whitening in entries_of(path).items()
+    ]
+    if as_json:
+        print(json.dumps(found, default=str))
+        return
+    for facts in found:
+        _show(printable(f"{path.name}: {facts.pop('kernel')} {facts.pop('patch_size')}"), facts)
+
+
+def _show(title: str, facts: Mapping[str, Any]) -> None:
+    """A title and its facts, one a line, none wider than the terminal."""
+    width = shutil.get_terminal_size().columns
+    print(title)
+    for name, value in facts.items():
+        text = f"{value:,}" if isinstance(value, int) else printable(f"{value}")
+        if isinstance(value, list | tuple):
+            text = ", ".join(map(str, value))
+        print(
+            textwrap.fill(f"{name}: {text}", width, initial_indent="  ", subsequent_indent="      ")
+        )

@@ -136,14 +136,20 @@ def projection_for(
         return None
     variant = variant_name(whitening)
     fitted = resolve(weights, spec.kernel, spec.patch_size, spec.dim)
-    if spec.dim <= fitted.max_dim:
-        dim = min(dim, spec.dim)  # all there are
-    return fitted.projection(variant, int(dim))
+    return fitted.projection(variant, min(int(dim), fitted.max_dim))  # or all there are
 
 
 def file_sha256(path: str | os.PathLike[str]) -> str:
     """SHA-256 of a file, as the registry records it."""
     return digest(read_bytes(path, MAX_BYTES))
+
+
+def entries_of(path: str | os.PathLike[str]) -> Mapping[Key, Whitening]:
+    """All matrices of a file that was fitted or trained, by kernel and patch size."""
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no file of weights {str(path)!r}")
+    return load_file(path)
 
 
 def _from_path(path: Path, kernel: str, patch_size: int) -> Whitening:

@@ -38,8 +38,11 @@ FLOOR = 1e-10
 
 
 def variant_name(name: str) -> str:
-    """The canonical name of a variant; Kornia's names are understood."""
-    canonical = ALIASES.get(name, name) if isinstance(name, str) else name
+    """The canonical name of a variant; Kornia's names and the paper's, as "W_S", are understood."""
+    canonical = name
+    if isinstance(name, str):
+        plain = name.lower().replace("_", "")
+        canonical = ALIASES.get(plain, plain)
     if canonical not in VARIANTS:
         known = ", ".join(VARIANTS)
         raise ValueError(f"unknown whitening {name!r}: expected one of {known} (or {_aliases()})")

@@ -158,6 +158,10 @@ class Whitening:
         matrices = {"ws": self.A_s, "wm": self.A_m}
         return matrices.get(variant_name(variant), self.U) is not None
 
+    def variants(self) -> tuple[str, ...]:
+        """The variants that were fitted."""
+        return tuple(name for name in VARIANTS if self.has(name))
+
     def projection(
         self,
         variant: str,

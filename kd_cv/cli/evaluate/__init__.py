@@ -12,8 +12,10 @@ from kd_cv.cli.evaluate import (
     robustness,
     shrinkage,
 )
+from kd_cv.cli.plain import Command, Group
 
 app = typer.Typer(
+    cls=Group,
     help="Measure descriptors by the paper's protocols and on real tasks.",
     no_args_is_help=True,
     rich_markup_mode="rich",
@@ -23,4 +25,4 @@ for name, module in {
     "pipelines": pipelines,
     "shrinkage": shrinkage, "eigenvalues": eigenvalues, "robustness": robustness,
 }.items():  # fmt: skip
-    app.command(name)(module.command)
+    app.command(name, cls=Command)(module.command)

@@ -294,7 +294,7 @@ def test_a_result_shows_itself_in_one_line(pair):
     names = {field.name for field in dataclasses.fields(result)}
     assert names == {
         "keypoints0", "keypoints1", "matches", "ratios", "inliers", "H_0to1", "success",
-        "candidates",
+        "candidates", "model", "F_0to1", "E_0to1", "R_0to1", "t_0to1", "failure", "images",
     }  # fmt: skip
 
 

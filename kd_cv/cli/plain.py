@@ -1,0 +1,41 @@
+"""Commands whose help reads: a flag is shown as a flag, and the usage names what is given."""
+
+from typing import Any
+
+import typer.core
+
+
+def plain_params(params: list[Any]) -> list[Any]:
+    """The parameters of a command, without a type beside flags."""
+    for param in params:
+        if getattr(param, "is_flag", False):
+            param.metavar = ""
+    return params
+
+
+def plain_usage(params: list[Any]) -> list[str]:
+    """What stands behind the name of a command: "[OPTIONS] PHOTOS", or "[OPTIONS] [A B]"."""
+    pieces = ["[OPTIONS]"]
+    for param in params:
+        if param.param_type_name == "argument":
+            name = param.metavar or param.name.upper()
+            optional = not param.required and not name.startswith("[")
+            pieces.append(f"[{name}]" if optional else name)
+    return pieces
+
+
+class Command(typer.core.TyperCommand):
+    """A command of `kd-cv`."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        return plain_params(super().get_params(ctx))
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        return plain_usage(self.get_params(ctx))
+
+
+class Group(typer.core.TyperGroup):
+    """`kd-cv` itself, and `kd-cv eval`."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        return plain_params(super().get_params(ctx))

@@ -1,0 +1,117 @@
+"""The command line reads well: help, errors, pipes, versions, files of matrices."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import kd_cv
+from kd_cv.cli import command_of, main
+from kd_cv.cli.fit import not_better
+from kd_cv.evaluate.scores import Score
+from kd_cv.whitening import save
+from kd_cv.whitening.registry import load
+
+
+def said(capsys, *arguments):
+    code = main([str(argument) for argument in arguments])
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def test_the_version_is_shown(capsys):
+    assert said(capsys, "--version") == (0, f"kd-cv {kd_cv.__version__}\n", "")
+
+
+def test_the_package_runs_as_a_module():
+    run = subprocess.run(
+        [sys.executable, "-m", "kd_cv", "--version"], capture_output=True, text=True, check=True
+    )
+    assert run.stdout == f"kd-cv {kd_cv.__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "usage"),
+    [
+        ("match", "Usage: kd-cv match [OPTIONS] [A B]"),
+        ("fit", "Usage: kd-cv fit [OPTIONS] PHOTOS"),
+        ("extract", "Usage: kd-cv extract [OPTIONS] IMAGES"),
+        ("weights", "Usage: kd-cv weights [OPTIONS] [FILE]"),
+        ("eval matching", "Usage: kd-cv eval matching [OPTIONS]"),
+    ],
+)
+def test_usage_reads_and_flags_are_flags(command, usage, capsys):
+    code, out, _ = said(capsys, *command.split(), "--help")
+    assert code == 0 and usage in out
+    assert "<bool>" not in out and "{" not in out and "[[" not in out
+
+
+def test_an_error_names_the_help_of_its_own_command(capsys):
+    code, _, err = said(capsys, "match", "a.jpg", "b.jpg", "--ratio")
+    assert code == 2 and "(kd-cv match --help shows how)" in err
+    code, _, err = said(capsys, "eval", "matching", "--nothing")
+    assert code == 2 and "(kd-cv eval matching --help shows how)" in err
+    assert command_of(["--nothing"]) == "kd-cv"
+
+
+def test_a_reader_that_has_seen_enough_is_no_error(tmp_path):
+    # The pipe is closed before anything is written into it.
+    program = (
+        "import os, sys\n"
+        "read, write = os.pipe()\n"
+        "os.close(read)\n"
+        "os.dup2(write, 1)\n"
+        "from kd_cv.cli import main\n"
+        "sys.exit(main(['weights']))\n"
+    )
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (run.returncode, run.stderr) == (0, "")
+
+
+def test_the_list_of_matrices_fits_80_columns(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    code, out, _ = said(capsys, "weights")
+    assert code == 0 and "multiview" in out
+    assert max(map(len, out.splitlines())) <= 80
+
+
+def test_a_file_of_matrices_says_what_it_is(capsys, tmp_path):
+    save(tmp_path / "mine.npz", {("concat", 32): load("multiview", "concat", 32)})
+    code, out, _ = said(capsys, "weights", tmp_path / "mine.npz")
+    assert code == 0
+    for words in ("mine.npz: concat 32", "dimensions: 238", "ws", "fitted_on: 18 scenes"):
+        assert words in out
+    code, out, _ = said(capsys, "weights", tmp_path / "mine.npz", "--json")
+    assert code == 0 and '"patch_size": 32' in out
+    code, _, err = said(capsys, "weights", tmp_path / "yours.npz")
+    assert code == 2 and "there is no file of weights" in err
+
+
+def test_a_fit_that_is_no_better_says_so():
+    def scores(mine, shipped):
+        values = {"raw": 40.0, "shipped ws (multiview)": shipped, "mine wus": 41.0, "mine ws": mine}
+        return [Score(name, "kd", 128, {"ap": ap}) for name, ap in values.items()]
+
+    assert not_better(scores(50.0, 55.0)) and not_better(scores(55.0, 55.0))
+    assert not not_better(scores(60.0, 55.0)) and not not_better([])
+
+
+def test_a_dark_photograph_is_named(capsys, tmp_path, camera):
+    import cv2
+
+    cv2.imwrite(str(tmp_path / "day.png"), camera)
+    cv2.imwrite(str(tmp_path / "night.png"), np.zeros((200, 200), np.uint8))
+    code, _, err = said(capsys, "match", tmp_path / "day.png", tmp_path / "night.png")
+    assert code == 1
+    assert err == (
+        "kd-cv: no homography: night.png has no keypoints: it is too dark, "
+        "99 of 100 pixels are at most 0 of 255\n"
+    )
+
+
+@pytest.mark.parametrize("kernel", ["concat", "polar", "cart"])
+def test_more_dimensions_than_there_are_are_all_there_are(kernel):
+    most = load("multiview", kernel, 32).max_dim
+    for dim in (most, most + 1, 1000):
+        assert kd_cv.KDDescriptor(kernel=kernel, dim=dim).descriptorSize() == most
