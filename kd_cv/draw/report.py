@@ -339,7 +339,7 @@ def _note(shown: int, candidates: int, threshold: float) -> str:
     return (
         f"{part} mutual nearest neighbours are on this page. The ratio is the distance to the "
         "nearest neighbour over that to the second nearest: small is certain. Inliers agree with "
-        f"the homography within {threshold:g} pixels."
+        f"the model within {threshold:g} pixels."
     )
 
 
