@@ -23,7 +23,9 @@ from kd_cv.descriptor.spec import Spec
 from kd_cv.detector.arguments import as_list, as_mask
 from kd_cv.detector.dog import DoG, DoGSettings, SIFTParameters, to_keypoints
 from kd_cv.detector.engine import Detected, detect_frames
+from kd_cv.detector.orientation import dominant_angles
 from kd_cv.io.storage import read_settings, write_settings
+from kd_cv.kornia_names import understands_kornia
 from kd_cv.settings import Settings
 from kd_cv.types import Detector, Image, KeyPoints
 from kd_cv.whitening.registry import DEFAULT_WEIGHTS, DEFAULT_WHITENING, Weights
@@ -52,6 +54,7 @@ class KDDescriptor(SIFTParameters):
     descriptor_type  cv2.CV_32F, or cv2.CV_8U for 8-bit descriptors of the same order
     detector         any object with OpenCV's detect(image, mask); `DoG` by default
     upright          ignore the angles of the keypoints, and find none
+    orient           estimate the angles of keypoints that have none (-1; KAZE writes 0)
     drop             leave out keypoints that cannot be described (NaN, size <= 0, patch outside
                      the image or without texture) instead of giving them a row of zeros
 
@@ -61,6 +64,7 @@ class KDDescriptor(SIFTParameters):
     True
     """
 
+    @understands_kornia
     def __init__(
         self,
         nfeatures: int = 0,
@@ -79,6 +83,7 @@ class KDDescriptor(SIFTParameters):
         descriptor_type: int = cv2.CV_32F,
         detector: Detector | None = None,
         upright: bool = False,
+        orient: bool = False,
         drop: bool = False,
     ) -> None:
         if detector is not None and not callable(getattr(detector, "detect", None)):
@@ -102,6 +107,7 @@ class KDDescriptor(SIFTParameters):
             scales=scales,  # type: ignore[arg-type]
             descriptor_type=descriptor_type,
             upright=upright,
+            orient=orient,
             drop=drop,
         )
         ours = type(detector) is DoG
@@ -258,7 +264,10 @@ class KDDescriptor(SIFTParameters):
         gray = as_gray(image)
         if not gray.size:
             return copies, None
-        rows = self._settings.rows(gray, self.frames(copies))
+        frames = self.frames(copies)
+        if self._settings.orient:
+            frames = _turned(gray, frames, copies)
+        rows = self._settings.rows(gray, frames)
         if self._settings.drop:
             kept = np.flatnonzero(rows.any(axis=1))
             copies, rows = tuple(copies[i] for i in kept), rows[kept]
@@ -288,7 +297,9 @@ class KDDescriptor(SIFTParameters):
                 "useProvidedKeypoints=True has no way to take keypoints in Python: "
                 "call compute(image, keypoints)"
             )
-        if image is None or isinstance(image, list | tuple):
+        if image is None:
+            raise TypeError("detectAndCompute takes one image, got None: could the file be read?")
+        if isinstance(image, list | tuple):
             raise TypeError(
                 f"detectAndCompute takes one image, got {type(image).__name__}; "
                 "for a list call detect and compute"
@@ -356,6 +367,21 @@ class KDDescriptor(SIFTParameters):
         detection = read_settings(name, source, DoGSettings, optional=True)
         self._settings = read_settings(name, source, Settings)
         self._detection = detection
+
+
+def _turned(gray: NDArray[Any], frames: Frames, keypoints: KeyPoints) -> Frames:
+    """The frames, and the keypoints with them, with angles for those that have none.
+
+    Each gets the strongest of its angles: no keypoint is added.
+    """
+    classes = np.array([keypoint.class_id for keypoint in keypoints])
+    without = (frames[:, 3] == -1) | ((frames[:, 3] == 0) & (classes >= 0))  # KAZE's detect
+    rows = np.flatnonzero(without & np.isfinite(frames).all(axis=1) & (frames[:, 2] > 0))
+    frames = frames.copy()
+    frames[rows, 3] = dominant_angles(gray, frames[rows])
+    for i in rows.tolist():
+        keypoints[i].angle = frames[i, 3]
+    return frames
 
 
 def _bare(cls: type[Self]) -> Self:

@@ -29,7 +29,10 @@ def describe(
     """
     patches = np.asarray(patches)
     if patches.ndim != 3 or patches.shape[1] != patches.shape[2]:
-        raise ValueError(f"patches must have shape (N, P, P), got {patches.shape}")
+        hint = ""
+        if patches.ndim == 4 and patches.shape[1] == 1:
+            hint = ": take patches[:, 0], or give tensors (B, 1, P, P) to KDModule"
+        raise ValueError(f"patches must have shape (N, P, P), got {patches.shape}{hint}")
     if patches.dtype != np.uint8 and patches.dtype.kind != "f":
         raise TypeError(f"patches must be uint8 or float, got {patches.dtype}")
     if patch_size is not None and patch_size != patches.shape[1]:

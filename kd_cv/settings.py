@@ -61,6 +61,7 @@ class Settings:
     scales: tuple[float, ...] = (1.0,)
     descriptor_type: int = cv2.CV_32F
     upright: bool = False
+    orient: bool = False
     drop: bool = False
 
     def __post_init__(self) -> None:
@@ -79,6 +80,7 @@ class Settings:
             "scales": as_scales(self.scales),
             "descriptor_type": int(self.descriptor_type),
             "upright": bool(self.upright),
+            "orient": bool(self.orient),
             "drop": bool(self.drop),
         }
         for name, value in canonical.items():

@@ -91,3 +91,16 @@ def oriented(gray: NDArray[np.generic], frames: Frames) -> tuple[NDArray[np.int6
     turned = frames[index]
     turned[:, 3] = (step + beside[index, step]) * DEGREES % 360.0
     return index, turned
+
+
+def dominant_angles(gray: NDArray[np.generic], frames: Frames) -> NDArray[np.float64]:
+    """The strongest angle of each of frames (N, 4), in degrees: (N,); 0 where there is no gradient.
+
+    That of `oriented` where it has one alone; of several, the highest.
+    """
+    V = describe_frames(gray, frames, Orientation(), magnification=WINDOW)
+    psi = psi_of_angles()
+    peak, beside = maxima(V, psi)
+    best = np.where(peak, V @ psi, -np.inf).argmax(axis=1)
+    angles = (best + beside[np.arange(len(best)), best]) * DEGREES % 360.0
+    return np.where(peak.any(axis=1), angles, 0.0)

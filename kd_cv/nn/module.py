@@ -5,6 +5,7 @@ what torch asks for: precision, devices, gradients, memory, and Kornia's convent
 """
 
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -12,7 +13,14 @@ from kd_cv.descriptor import core
 from kd_cv.descriptor.engine import describe_patches
 from kd_cv.descriptor.projection import Projection, project
 from kd_cv.descriptor.spec import Spec
-from kd_cv.whitening.registry import DEFAULT_WEIGHTS, DEFAULT_WHITENING, projection_for
+from kd_cv.kornia_names import understands_kornia
+from kd_cv.whitening.registry import (
+    DEFAULT_WEIGHTS,
+    DEFAULT_WHITENING,
+    projection_for,
+    resolve,
+)
+from kd_cv.whitening.whitening import Whitening
 
 try:
     import torch
@@ -54,6 +62,7 @@ class KDModule(nn.Module):
     A: Tensor | None
     _float32: list[Tensor | None]
 
+    @understands_kornia
     def __init__(
         self,
         patch_size: int = 32,
@@ -84,6 +93,26 @@ class KDModule(nn.Module):
         _remember(self)
         self.register_load_state_dict_post_hook(_remember)
 
+    @torch.jit.unused
+    def as_whitening(self, weights: Any = DEFAULT_WEIGHTS) -> Whitening:
+        """What was trained, as a `Whitening` to save and to use in `KDDescriptor` as "ws".
+
+        weights  the matrices it began with: the other variants are theirs
+        """
+        if self.mu is None or self.A is None or self.power != 1.0:
+            raise ValueError(f"whitening {self.whitening!r} has no matrix that could be trained")
+        began = resolve(weights, self.kernel, self.patch_size)
+        mu, A = (tensor.detach().cpu().float().numpy() for tensor in (self.mu, self.A))
+        if len(mu) != began.dim or A.shape[1] > began.max_dim:
+            raise ValueError(
+                f"the module has {A.shape[1]} of {len(mu)} dimensions, the matrices it is said to "
+                f"have begun with {began.max_dim} of {began.dim}"
+            )
+        return replace(
+            began, U=began.U[:, : A.shape[1]], A_s=A, mu_s=mu,
+            provenance={**began.provenance, "trained": f"{self.whitening} of a KDModule"},
+        )  # fmt: skip
+
     def forward(self, patches: Tensor) -> Tensor:
         """(B, 1, P, P) to (B, D)."""
         self._check(patches, 1)
@@ -111,7 +140,8 @@ class KDModule(nn.Module):
             )
         if len(shape) != 4 or shape[2] != P or shape[3] != P:
             raise ValueError(
-                f"this KDModule takes patches of shape (B, 1, {P}, {P}), got {shape}: tell Kornia "
+                f"this KDModule takes patches of shape (B, 1, {P}, {P}), got {shape}: "
+                "patches[:, None] makes them of (N, P, P), which kd_cv.describe takes; tell Kornia "
                 f"the size, LAFDescriptor(kd, patch_size={P}), or make one for your patches, "
                 "KDModule(patch_size=...)"
             )

@@ -468,7 +468,7 @@ def test_it_has_every_public_name_of_feature2d(kd):
 def test_the_constructor_is_the_designs():
     parameters = inspect.signature(KDDescriptor).parameters
     names = "patch_size kernel whitening weights dim magnification scales descriptor_type detector"
-    assert list(parameters) == [*OF_SIFT, *names.split(), "upright", "drop"]
+    assert list(parameters) == [*OF_SIFT, *names.split(), "upright", "orient", "drop"]
     for name, parameter in parameters.items():
         assert (parameter.kind is inspect.Parameter.KEYWORD_ONLY) == (name not in OF_SIFT)
     for field in (*dataclasses.fields(Settings), *dataclasses.fields(DoGSettings)):
