@@ -13,6 +13,7 @@ PIXEL_WIDTH, PLANE_RESOLUTION, PLANE_UNIT = 0xA002, 0xA20E, 0xA210  # of the sen
 UNITS_MM = {2: 25.4, 3: 10.0, 4: 1.0}
 FILM_MM = 36.0
 MAX_ENTRIES = 1000
+IMAGE_WIDTH, IMAGE_HEIGHT = 0x100, 0x101
 SHORT, LONG, RATIONAL = 3, 4, 5
 
 
@@ -27,6 +28,15 @@ def focal_in_widths(data: bytes) -> float | None:
     if width > 0 and 0.01 <= focal / width <= 1000:
         return focal / width
     return None
+
+
+def tiff_size(data: bytes) -> tuple[int, int] | None:
+    """(width, height) of the first page of a TIFF file; None if it does not say."""
+    order = "<" if data[:2] == b"II" else ">"
+    tags = _directory(data, FIRST_DIRECTORY, order)
+    if IMAGE_WIDTH not in tags or IMAGE_HEIGHT not in tags:
+        return None
+    return int(tags[IMAGE_WIDTH]), int(tags[IMAGE_HEIGHT])
 
 
 def _tags(data: bytes) -> dict[int, float]:

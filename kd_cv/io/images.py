@@ -14,9 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kd_cv.descriptor.forks import opencv
+from kd_cv.io.exif import tiff_size
 from kd_cv.io.files import as_folder, read_bytes, reason
 
-PHOTO_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".ppm", ".pgm"})
+PHOTO_SUFFIXES = frozenset(
+    {".jpg", ".jpeg", ".png", ".bmp", ".ppm", ".pgm", ".tif", ".tiff", ".webp"}
+)
 
 MAX_PIXELS = 2**27  # a photograph larger than this is taken for a decompression bomb
 MAX_IMAGE_BYTES = 2**30
@@ -97,7 +100,7 @@ def reduced(image: NDArray[np.uint8], max_size: int | None) -> NDArray[np.uint8]
 
 
 def read_gray(path: str | os.PathLike[str]) -> NDArray[np.uint8]:
-    """Decode a JPEG, PNG, BMP or PNM file to a gray uint8 image (H, W).
+    """Decode a JPEG, PNG, BMP, PNM, TIFF or WebP file to a gray uint8 image (H, W).
 
     The pixel grid is the stored one: an EXIF orientation is not applied, as COLMAP does not either,
     so that frames of a reconstruction fit the image.
@@ -114,7 +117,7 @@ def read_gray(path: str | os.PathLike[str]) -> NDArray[np.uint8]:
 
 
 def read_image_bytes(path: str | os.PathLike[str], others: bool = False) -> bytes:
-    """The bytes of a JPEG, PNG, BMP or PNM file that does not decode to more than MAX_PIXELS.
+    """The bytes of an image of a known kind that does not decode to more than MAX_PIXELS.
 
     others: also those of another kind of file, of which OpenCV decodes up to 2**30 pixels.
     """
@@ -124,14 +127,16 @@ def read_image_bytes(path: str | os.PathLike[str], others: bool = False) -> byte
         return data
     size = _image_size(data)
     if size is None:
-        raise ValueError(f"{path} is not a JPEG, PNG, BMP or PNM image")
+        raise ValueError(f"{path} is not a JPEG, PNG, BMP, PNM, TIFF or WebP image")
     width, height = size
     if not 0 < width * height <= MAX_PIXELS:
         raise ValueError(f"{path}: {width} x {height} pixels, at most {MAX_PIXELS} are read")
     return data
 
 
-_SIGNATURES = (b"\x89PNG", b"BM", b"P2", b"P3", b"P5", b"P6", b"\xff\xd8")
+_SIGNATURES = (
+    b"\x89PNG", b"BM", b"P2", b"P3", b"P5", b"P6", b"\xff\xd8", b"II*\0", b"MM\0*", b"RIFF"
+)  # fmt: skip
 
 # The header of a PNM file: blanks and comments, a number, ... ; as strict as OpenCV's reader, or
 # what is read here would not be what is decoded there.
@@ -154,10 +159,28 @@ def _image_size(data: bytes) -> tuple[int, int] | None:
             return width, abs(height)  # a negative height means top row first
         if found := _PNM.match(data[:4096]):
             return int(found[1]), int(found[2])
+        if data[:4] in (b"II*\0", b"MM\0*"):
+            return tiff_size(data)
+        if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+            return _webp_size(data)
         if data[:2] == b"\xff\xd8" and data.count(b"\xff\xda") <= MAX_SCANS:
             return _jpeg_size(data)
     except struct.error:
         return None
+    return None
+
+
+def _webp_size(data: bytes) -> tuple[int, int] | None:
+    """Of the canvas, or of the only frame: lossy (VP8), lossless (VP8L)."""
+    kind = data[12:16]
+    if kind == b"VP8X":
+        return 1 + int.from_bytes(data[24:27], "little"), 1 + int.from_bytes(data[27:30], "little")
+    if kind == b"VP8L" and data[20:21] == b"\x2f":
+        bits = int.from_bytes(data[21:25], "little")
+        return 1 + (bits & 0x3FFF), 1 + (bits >> 14 & 0x3FFF)
+    if kind == b"VP8 " and data[23:26] == b"\x9d\x01\x2a":
+        width, height = struct.unpack("<HH", data[26:30])
+        return width & 0x3FFF, height & 0x3FFF
     return None
 
 
