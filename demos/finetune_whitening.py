@@ -9,6 +9,7 @@ chosen by cross-validation on the others.
 """
 
 import argparse
+from pathlib import Path
 
 import matplotlib
 import numpy as np
@@ -56,7 +57,8 @@ train = torch.cat([view for seed, name in enumerate(TRAIN) for view in pairs_of(
 held_out = [view for seed, name in enumerate(HELD_OUT) for view in pairs_of(name, seed)]
 raw = describe(train.reshape(-1, 32, 32).numpy(), whitening=None)
 statistics = Statistics(238).update(raw, np.arange(len(raw)).reshape(-1, 2))
-kd = KDModule(whitening="ws", weights=fit_whitening(statistics), trainable=True)
+fitted = fit_whitening(statistics)
+kd = KDModule(whitening="ws", weights=fitted, trainable=True)
 kd.A.data /= kd.A.data.std()  # changes no descriptor, and suits the learning rate
 curve = [(0, figure(kd, held_out))]
 optimiser, rng = torch.optim.Adam(kd.parameters(), lr=0.01), torch.manual_seed(0)
@@ -69,6 +71,8 @@ for step in range(1, 201):
     if step % 20 == 0:
         curve.append((step, figure(kd, held_out)))
 print(f"held-out mAP (%): closed form {curve[0][1]:.2f}, fine-tuned {curve[-1][1]:.2f}")
+matrices = Path(args.out).with_suffix(".npz")
+save(matrices, {("concat", 32): kd.as_whitening(fitted)})  # KDDescriptor(weights=matrices)
 with style():
     _, ax = plt.subplots(figsize=(4.5, 3.0), layout="constrained")
     ax.plot(*zip(*curve, strict=True), marker="o", label="fine-tuned")
@@ -76,4 +80,4 @@ with style():
     ax.set(xlabel="step", ylabel="held-out mAP (%)")
     ax.legend()
     save_plot(args.out, ax)
-print(f"wrote {args.out}")
+print(f"wrote {matrices} and {args.out}")

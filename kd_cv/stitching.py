@@ -1,0 +1,26 @@
+"""Features for OpenCV's stitching pipeline, which takes no feature that is written in Python."""
+
+import cv2
+
+from kd_cv.descriptor.frames import as_gray
+from kd_cv.types import Feature, Image
+
+
+def image_features(feature: Feature, image: Image, index: int = 0) -> cv2.detail.ImageFeatures:
+    """What cv2.detail.computeImageFeatures2 gives, by any feature: KDDescriptor, for instance.
+
+    index  of the image in the list that the matcher gets
+
+    >>> features = image_features(KDDescriptor(500), image)
+    >>> features.img_size == image.shape[1::-1]
+    True
+    """
+    keypoints, rows = feature.detectAndCompute(image, None)
+    if rows is None or not len(keypoints):
+        raise ValueError(f"image {index} has no keypoints to stitch it by")
+    features = cv2.detail.ImageFeatures()
+    features.img_idx = index
+    features.img_size = as_gray(image).shape[::-1]
+    features.keypoints = keypoints
+    features.descriptors = rows if isinstance(rows, cv2.UMat) else cv2.UMat(rows)
+    return features
