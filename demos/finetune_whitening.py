@@ -26,6 +26,7 @@ from kd_cv.draw.plots import plt, save_plot, style
 from kd_cv.evaluate.metrics import matching
 from kd_cv.fit import fit_whitening
 from kd_cv.fit.builders import warp_scene
+from kd_cv.whitening import save
 from kd_cv.whitening.statistics import Statistics
 
 TRAIN = ("astronaut", "coffee", "brick", "grass", "gravel", "camera")

@@ -32,9 +32,10 @@ WORDS = {
     "fundamental": ("in the scene", "not in the scene"),
     "essential": ("in the scene", "not in the scene"),
 }
-#: `auto` takes a scene if this share of its inliers lies more than twice the threshold off the
-#: plane. On HPatches it is up to 0.07 for walls and boards, on buildings from 0.05 up.
-OFF_PLANE = 0.1
+#: `auto` takes a plane that holds ON_PLANE of the inliers of a scene or more, if OFF_PLANE of them
+#: or less lie more than twice the threshold off it. On walls and boards of HPatches the second share
+#: is up to 0.07, on buildings it is from 0.05 up.
+ON_PLANE, OFF_PLANE = 0.7, 0.1
 #: In pixels: threshold of the samples of five points, and the noise of a good match.
 POSE_SAMPLES, POSE_NOISE = 1.0, 0.3
 ITERATIONS, CONFIDENCE = 10_000, 0.9999
@@ -119,7 +120,9 @@ def is_plane(errors: Float64, scene: TwoViews, threshold: float) -> bool:
     """Whether a plane, from which the matches are `errors` (M,) pixels away, explains the scene."""
     if not scene.success:
         return True
-    return bool((errors[scene.inliers] > 2 * threshold).mean() <= OFF_PLANE)
+    errors = errors[scene.inliers]
+    near, off = (errors <= threshold).mean(), (errors > 2 * threshold).mean()
+    return bool(near >= ON_PLANE and off <= OFF_PLANE)
 
 
 def find_homography(
