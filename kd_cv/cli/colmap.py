@@ -83,7 +83,7 @@ def command(
     ]
     options: dict[str, Any] = {
         "matcher": matcher, "ratio": ratio, "pairs": pairs, "camera": camera, "threads": threads,
-        "overwrite": overwrite, "progress": not as_json,
+        "overwrite": overwrite, "progress": not as_json and sys.stderr.isatty(),
     }  # fmt: skip
     collection = Collection.of(images, root)
     if compare:

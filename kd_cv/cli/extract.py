@@ -1,6 +1,7 @@
 """`kd-cv extract`: the features of a collection, in one file."""
 
 import json
+import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -54,7 +55,11 @@ def command(
     from kd_cv.collection import extract as run
 
     extraction = extraction_of(descriptor, weights, max_keypoints, max_size, dtype)
-    options: dict[str, Any] = {"root": root, "overwrite": overwrite, "progress": not as_json}
+    options: dict[str, Any] = {
+        "root": root,
+        "overwrite": overwrite,
+        "progress": not as_json and sys.stderr.isatty(),
+    }
     if scheduler is None:
         summary = run(images, output, extraction, workers=workers, **options)
     else:

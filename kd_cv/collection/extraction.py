@@ -141,7 +141,7 @@ def check_settings(where: PathLike, found: str | None, wanted: str) -> None:
         old, new = (_flat(json.loads(text or "")) for text in (found, wanted))
     except (ValueError, TypeError, RecursionError):
         raise ValueError(
-            f"{where} was not written by kd_cv: give another output, or overwrite it"
+            f"{where} was not written by kd_cv: give another output, or --overwrite it"
         ) from None
     changed = ", ".join(
         f"{key} {old.get(key)!r} there and {new.get(key)!r} here"
@@ -149,7 +149,7 @@ def check_settings(where: PathLike, found: str | None, wanted: str) -> None:
         if old.get(key) != new.get(key)
     )
     raise ValueError(
-        f"{where} has other settings ({changed}): give another output, or overwrite it"
+        f"{where} has other settings ({changed}): give another output, or --overwrite it"
     )
 
 

@@ -25,7 +25,8 @@ from kd_cv.evaluate.pose import BASELINES, pose_errors, viewing_angle
 from kd_cv.evaluate.scores import Progress, Score, tell
 from kd_cv.feature2d import KDDescriptor
 from kd_cv.io.images import read_gray
-from kd_cv.matching import RATIO, RootSIFT, find_homography, match_descriptors
+from kd_cv.matching import RATIO, RootSIFT, match_descriptors
+from kd_cv.models import find_homography
 from kd_cv.types import Feature
 
 Gray = NDArray[np.uint8]

@@ -176,10 +176,10 @@ def test_heic_says_how_to_convert_it(tmp_path, monkeypatch):
 
 
 def test_verification_of_retrieval_counts_both_walls(scene):
-    from kd_cv.collection.extract import Extraction, Features
+    from kd_cv.collection import Extraction
 
     extraction = Extraction(max_keypoints=1000)
-    query, other = (Features.of(extraction.features(image)) for image in scene)
+    query, other = (extraction.features(image) for image in scene)
     hit = retrieval.verified(query, other, "other", 1.0, threshold=3.0)
     assert hit.verified and hit.model == "fundamental" and hit.H_0to1 is None
     assert hit.inliers > 1.2 * match(*scene, max_keypoints=1000).inliers.sum()
