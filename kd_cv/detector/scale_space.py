@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 #: Blur that an image has of itself, in its pixels, as cv2.SIFT assumes it.
 CAMERA_BLUR = 0.5
 #: The taps of a blur reach this many sigmas to either side.
-TAPS_REACH = 4.0
+TAPS_REACH = 3.0
 #: An octave has at least this many pixels a side.
 MIN_SIDE = 16
 #: The fit looks at this many pixels to either side of an extremum; none lies nearer to a border.
