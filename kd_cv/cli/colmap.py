@@ -95,6 +95,12 @@ def command(
         print(json.dumps(listed))
     else:
         print(table(rows))
+        folder = workspace / names[0] if compare else workspace
+        print(f"model: {folder.resolve() / 'sparse'}")
+        print(
+            f"open it: colmap gui --import_path {folder / 'sparse'} "
+            f"--database_path {folder / 'database.db'} --image_path {collection.root}"
+        )
     for name, reason in rows[0].skipped.items():
         print(printable(f"skipped {name}: {reason}"), file=sys.stderr)
     raise typer.Exit(0 if all(row.registered for row in rows) else 1)

@@ -32,7 +32,10 @@ def command(
     max_size: MaxSize = 3200,
     dtype: Annotated[
         str,
-        typer.Option(help="Type of the stored descriptors: float16, float32, or uint8 (kd only)."),
+        typer.Option(
+            help="Type of the stored descriptors: float16 or float32, which hloc reads; or uint8, "
+            "of kd, for kd_cv alone (hloc finds nothing in it)."
+        ),
     ] = "float16",
     workers: Workers = None,
     scheduler: Scheduler = None,

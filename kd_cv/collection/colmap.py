@@ -93,6 +93,12 @@ def write_database(
         pycolmap.import_images(temporary, image_root, mode, image_names=names)
         with _opened(temporary) as target:
             ids = {image.name: image.image_id for image in target.read_all_images()}
+            refused = [name for name in names if name not in ids]
+            if refused:
+                raise ValueError(
+                    f"COLMAP refuses {len(refused)} of {len(names)} images, such as {refused[0]}: "
+                    f"those of one camera must have one size (camera {camera!r}; try 'auto')"
+                )
             for name in names:
                 own = stored[name]
                 sigma, turn = sigma_from_size(own.frames[:, 2]), radians(own.frames[:, 3])

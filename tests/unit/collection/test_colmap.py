@@ -149,6 +149,17 @@ def test_colmap_matches_our_bytes(room: Path, tmp_path: Path) -> None:
     assert len(colmap_matches([as_uint8(r) for r in rows], tmp_path / "offset", True)) == 0
 
 
+def test_one_camera_for_two_sizes_of_images_is_refused(room: Path, tmp_path: Path) -> None:
+    photos = tmp_path / "photographs"
+    photos.mkdir()
+    image = cv2.imread(str(room / "0.png"))
+    cv2.imwrite(str(photos / "a.png"), image)
+    cv2.imwrite(str(photos / "b.png"), image[:-40])
+    extract(photos, tmp_path / "features.h5", Extraction(whitened(), 100))
+    with pytest.raises(ValueError, match=r"COLMAP refuses 1 of 2 images, .*one size"):
+        write_database(tmp_path / "features.h5", photos, tmp_path / "d.db", camera="single")
+
+
 def test_database_has_colmap_coordinates(room: Path, tmp_path: Path) -> None:
     features = tmp_path / "features.h5"
     extract(room, features, Extraction(whitened(), 300))
