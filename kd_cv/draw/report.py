@@ -175,6 +175,7 @@ class _Part:
     def data(self) -> dict[str, Any]:
         """What the script needs to know."""
         result, H_0to1 = self.result, self.H_0to1
+        F_0to1 = result.F_0to1 if result.success else None
         geometry = NAMES[result.model] if result.success else f"no {NAMES[result.model]}"
         words = WORDS[result.model] if result.success else ("", "")
         inliers = int(result.inliers.sum())
@@ -197,7 +198,7 @@ class _Part:
             "ratios": np.round(self.ratios.astype(np.float64), 4).tolist(),
             "inliers": self.inliers.astype(int).tolist(),
             "H": None if H_0to1 is None else H_0to1.tolist(),
-            "F": None,
+            "F": None if F_0to1 is None else F_0to1.tolist(),
             "tile": int(self.patches.shape[1]),
             "similarity": [] if self.maps is None else np.round(self.maps.similarity, 4).tolist(),
             "noHeat": self.no_heat,

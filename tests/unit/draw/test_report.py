@@ -20,7 +20,7 @@ from kd_cv.draw import report
 from kd_cv.evaluate.metrics import homography_corner_error
 from kd_cv.explain import explain
 from kd_cv.io.builtin import example_pair
-from kd_cv.matching import MatchResult
+from kd_cv.matching import MatchResult, match
 
 NAMES = ('<img src=x onerror="alert(1)">.png', "b & '@@DATA@@'.png")
 
@@ -440,6 +440,33 @@ def test_others_can_be_switched_to(browser, pair, found, tmp_path):
     assert len(_tiles(browser)) == 2
     assert "histograms of SIFT" in browser.find_element("id", "heat-note").text
     assert browser.get_log("browser") == []
+
+
+def test_a_scene_has_epipolar_lines_in_the_place_of_an_outline(browser, tmp_path):
+    from skimage import data
+
+    images = [np.ascontiguousarray(i[::2, ::2, ::-1]) for i in data.stereo_motorcycle()[:2]]
+    kd = KDDescriptor(800)
+    result = match(*images, kd, model="fundamental")
+    page = report.report_page(*images, result, names=("left", "right"), descriptor=kd)
+    (own,) = _data(page)["descriptors"]
+    assert result.success and own["H"] is None and not _data(page)["overlay"]
+    x0, x1 = (np.insert(p[result.inliers], 2, 1, axis=1) for p in (result.points0, result.points1))
+    lines = x0 @ np.array(own["F"]).T
+    distance = np.abs((lines * x1).sum(axis=1)) / np.linalg.norm(lines[:, :2], axis=1)
+    assert np.median(distance) < 1
+    _open(browser, page, tmp_path)
+    assert "epipolar line" in browser.find_element("id", "line-note").text
+    assert not browser.find_element("id", "overlay-card").is_displayed()
+    # The pair is rectified: the line runs through the selected point, along its row.
+    red, green, blue = _picture(browser).astype(int).T
+    yellow = (red > 150) & (green > 140) & (blue < 130)  # of palette.OUTLINE, softened at its edges
+    assert yellow.reshape(-1, _width(browser)).any(axis=0).mean() > 0.9
+    assert browser.get_log("browser") == []
+
+
+def _width(browser):
+    return browser.execute_script("return document.getElementById('matches').width")
 
 
 def test_nothing_is_said_well(browser, tmp_path):
