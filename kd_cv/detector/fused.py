@@ -162,10 +162,21 @@ def scan(D, top, bottom, threshold, hits, words, found):
                         if extreme:
                             v = D[layer, y, REACH + x]
                             sign = _one if v > _zero else -_one
-                            for i in range(27):
-                                u = D[layer - 1 + i // 9, y - 1 + i // 3 % 3, REACH - 1 + x + i % 3]
-                                over = (u - v) * sign
-                                extreme &= over < _zero or (i <= 13 and over == _zero)
+                            for i in range(9):  # rows of three neighbours
+                                row = D[layer - 1 + i // 3, y - 1 + i % 3, REACH - 1 + x :]
+                                e, f, g = (
+                                    (row[0] - v) * sign,
+                                    (row[1] - v) * sign,
+                                    (row[2] - v) * sign,
+                                )
+                                if i < 4:
+                                    extreme = e <= _zero and f <= _zero and g <= _zero
+                                elif i == 4:
+                                    extreme = e <= _zero and g < _zero
+                                else:
+                                    extreme = e < _zero and f < _zero and g < _zero
+                                if not extreme:
+                                    break
                         if extreme:
                             if count < found.shape[0]:
                                 found[count, 0] = layer
