@@ -122,7 +122,7 @@ class DoG(SIFTParameters):
     nfeatures          how many keypoints to keep, the strongest; 0 for all
     nOctaveLayers      scales searched in each octave
     contrastThreshold  weakest contrast of a keypoint, as cv2.SIFT counts it, of an image brought to
-                       a standard deviation of 0.25: a dark photograph has the keypoints of a bright
+                       a standard deviation of 0.2: a dark photograph has the keypoints of a bright
                        one. None: 0.04, or, if a number of keypoints is asked for, 0.01, so that
                        there are as many
     edgeThreshold      largest ratio of curvatures; more lets keypoints along edges in

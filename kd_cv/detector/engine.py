@@ -25,7 +25,7 @@ from kd_cv.detector.scale_space import CANDIDATE, IN_SCALE, IN_SPACE, REACH, Arr
 STRIP = 128
 #: The standard deviation that images are brought to, and the smallest share of their root mean
 #: square that is more than the rounding of float32.
-DEVIATION, ROUNDING = 0.25, 1e-4
+DEVIATION, ROUNDING = 0.2, 1e-4
 
 Array32 = NDArray[np.float32]
 
@@ -256,7 +256,7 @@ def load_fused_extrema() -> ModuleType | None:
 
 
 def gain_of(gray: NDArray[Any]) -> float:
-    """What brings the standard deviation of an image to 0.25; 0 if it has none.
+    """What brings the standard deviation of an image to 0.2; 0 if it has none.
 
     So a keypoint does not depend on the gain of its image, nor on its type.
     """

@@ -34,7 +34,7 @@ Array = NDArray[np.float64]
 class ScaleSpace:
     """Blur of the first level in pixels, layers an octave, weakest contrast, longest edge.
 
-    contrast   of an extremum: n |D|, for an image whose values have a standard deviation of 0.25,
+    contrast   of an extremum: n |D|, for an image whose values have a standard deviation of 0.2,
                as photographs in the range 0..1 have
     edge       largest ratio of the two curvatures of D
 
