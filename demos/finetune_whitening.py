@@ -2,22 +2,18 @@
 
     python demos/finetune_whitening.py --out finetuned.png
 
-Pairs are keypoints of a photograph and of random warps of it. W_S is fitted to them in closed
-form; then its mean and matrix are trained, so that each patch of a batch finds its partner. The
-figure is measured on two photographs that neither has seen; rate, batch and temperature were
-chosen by cross-validation on the others.
+Pairs are keypoints of a photograph and of random warps of it. W_S is fitted to them, then trained
+so that each patch of a batch finds its partner. The figure is measured on two photographs that
+neither has seen; rate, batch and temperature were chosen by cross-validation on the others.
 """
 
 import argparse
 from pathlib import Path
 
-import matplotlib
 import numpy as np
 import torch
 import torch.nn.functional as F
 from skimage import data
-
-matplotlib.use("Agg")
 
 from kd_cv import KDModule, describe
 from kd_cv.descriptor.frames import as_gray
@@ -26,8 +22,7 @@ from kd_cv.draw.plots import plt, save_plot, style
 from kd_cv.evaluate.metrics import matching
 from kd_cv.fit import fit_whitening
 from kd_cv.fit.builders import warp_scene
-from kd_cv.whitening import save
-from kd_cv.whitening.statistics import Statistics
+from kd_cv.whitening import Statistics, save
 
 TRAIN = ("astronaut", "coffee", "brick", "grass", "gravel", "camera")
 HELD_OUT = ("chelsea", "coins")

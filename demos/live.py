@@ -7,7 +7,6 @@ python demos/live.py poster.jpg 0 --show        # camera 0, in a window; q ends
 import argparse
 import tempfile
 import time
-from pathlib import Path
 
 import cv2
 import numpy as np
@@ -23,7 +22,7 @@ def example() -> tuple[np.ndarray, str]:
 
     photo = np.ascontiguousarray(data.coffee()[:, :, ::-1])
     box = np.float32([[0, 0], [600, 0], [600, 400], [0, 400]])
-    path = str(Path(tempfile.mkdtemp()) / "film.avi")
+    path = tempfile.mkdtemp() + "/film.avi"
     film = cv2.VideoWriter(path, cv2.VideoWriter_fourcc(*"MJPG"), 25, (640, 480))
     for t in np.linspace(0, 2 * np.pi, 40):
         R = cv2.getRotationMatrix2D((0, 0), 35 * np.sin(t), 1)[:, :2].T

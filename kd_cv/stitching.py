@@ -11,6 +11,7 @@ def image_features(feature: Feature, image: Image, index: int = 0) -> cv2.detail
 
     index  of the image in the list that the matcher gets
 
+    >>> from kd_cv import KDDescriptor
     >>> features = image_features(KDDescriptor(500), image)
     >>> features.img_size == image.shape[1::-1]
     True

@@ -131,7 +131,6 @@ class DoG(SIFTParameters):
     The keypoints come strongest first. Their size is 2 sigma and their octave that of cv2.SIFT, so
     that cv2.SIFT can describe them too; a keypoint with several angles comes several times.
 
-    >>> image = np.random.default_rng(0).integers(0, 256, (120, 160), dtype=np.uint8)
     >>> len(DoG(nfeatures=100).detect(image))
     100
     """

@@ -43,7 +43,7 @@ def draw_matches(
 ) -> Image:
     """A sheet (H, W, 3) BGR with a row for each result, under its title, and a legend.
 
-    image0, image1  (H, W, 3) BGR; results  title -> what was matched; height  of a row in pixels
+    image0, image1  gray or BGR; results  title -> what was matched; height  of a row in pixels
     """
     if not results:
         raise ValueError("there are no results to draw")
@@ -142,6 +142,8 @@ def _panel(image0: Image, image1: Image, backdrops: Sequence[Image], result: Mat
 def _backdrop(image: Image, scale: float) -> Image:
     """The image at its size in the picture, paler, so that the lines stand out."""
     size = (max(1, round(image.shape[1] * scale)), max(1, round(image.shape[0] * scale)))
+    if image.ndim == 2:
+        image = cv2.cvtColor(image, cv2.COLOR_GRAY2BGR)
     image = cv2.resize(image, size, interpolation=cv2.INTER_AREA if scale < 1 else cv2.INTER_CUBIC)
     gray = cv2.cvtColor(cv2.cvtColor(image, cv2.COLOR_BGR2GRAY), cv2.COLOR_GRAY2BGR)
     return cv2.addWeighted(image, 0.35, gray, 0.5, 20)

@@ -870,7 +870,7 @@ def test_subclasses_are_explained_and_extracted(camera, keypoints):
     feature, plain = Named("mine", patch_size=24), KDDescriptor(patch_size=24)
     why = explain(camera, keypoints[0], camera, keypoints[1], feature)
     assert why.similarity == explain(camera, keypoints[0], camera, keypoints[1], plain).similarity
-    rows, expected = (Extraction(kd).features(camera)["descriptors"] for kd in (feature, plain))
+    rows, expected = (Extraction(kd).features(camera).descriptors for kd in (feature, plain))
     assert type(Extraction(feature).feature) is Named and np.array_equal(rows, expected)
     assert Extraction(feature).settings == Extraction(plain).settings
 

@@ -48,7 +48,7 @@ class OfKDModule(Entry):
 
 
 class OfKDFeature(Entry):
-    """KDFeature on images, with Kornia's detector."""
+    """KDFeature on images."""
 
     name = "KDFeature"
     needs = ("torch", "kornia")
@@ -57,6 +57,7 @@ class OfKDFeature(Entry):
     layout_names = LAYOUTS[:3]  # the others are not there in torch
     side = 64
     tolerance = 1e-4  # convolutions of a batch are summed in another order
+    rounding = 1e-3  # as that of KDDescriptor.detectAndCompute
 
     def arguments(self, batch: np.ndarray) -> tuple[Any, ...]:
         return (as_images(batch),)
