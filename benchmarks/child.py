@@ -93,6 +93,22 @@ def compute_memory(folder: str, count: int) -> dict[str, float]:
     return {"peak": peak - output, "output": output, "once": once}
 
 
+def detect_memory(path: str, name: str, count: int) -> dict[str, float]:
+    """Bytes that `detectAndCompute` of an image needs at its peak beyond what was there."""
+    import cv2
+    import numpy as np
+
+    from kd_cv import KDDescriptor
+
+    image = np.load(path)
+    feature = KDDescriptor(count) if name == "kd" else cv2.SIFT_create(count)
+    feature.detectAndCompute(image[:200, :200], None)  # for what is there only once
+    reset_peak()
+    before = resident("VmRSS")
+    feature.detectAndCompute(image, None)
+    return {"peak": resident("VmHWM") - before}
+
+
 def module_memory(rival: bool, gradients: bool, patch_size: int, batch: int) -> dict[str, float]:
     """Bytes that a torch module needs at its peak, by plain torch operations."""
     import torch
@@ -124,7 +140,14 @@ def reset_peak() -> None:
     Path("/proc/self/clear_refs").write_text("5")
 
 
-TASKS: tuple[Any, ...] = (import_time, first_call, matrix_rate, compute_memory, module_memory)
+TASKS: tuple[Any, ...] = (
+    import_time,
+    first_call,
+    matrix_rate,
+    compute_memory,
+    detect_memory,
+    module_memory,
+)
 
 if __name__ == "__main__":
     # This folder is no place to import from; the packages are found as the caller found them.

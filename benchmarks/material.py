@@ -31,6 +31,13 @@ class Config:
     stage_keypoints: int = 4000
     batch: int = 1024  # patches described at once
     memory_keypoints: int = 200_000
+    # height, width and keypoints asked for (0: all) of images that are detected in
+    images: tuple[tuple[int, int, int], ...] = (
+        (480, 640, 2000),
+        (1024, 1024, 2000),
+        (1024, 1024, 0),
+        (3000, 4000, 8000),
+    )
 
 
 QUICK = Config(rounds=3, seconds=0.2, processes=1)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from benchmarks import compute, fresh, rivals
+from benchmarks import compute, detect, fresh, rivals
 from benchmarks.material import Config, Material, load_material
 from benchmarks.measure import CannotMeasure, Row
 from benchmarks.report import Part, Report, Say, header
@@ -29,6 +29,8 @@ def _stages(material: Material, config: Config, say: Say) -> Iterator[Row]:
 
 
 SECTIONS = {
+    "detector": Section("cv2.SIFT, cv2.ORB / KDDescriptor, the detector included", detect.detector),
+    "detector-memory": Section("peak memory of detectAndCompute", detect.detector_memory),
     "sift": Section("cv2.SIFT.compute / KDDescriptor.compute", compute.sift),
     "threads": Section("KDDescriptor.compute on 1 thread / on 2", compute.two_threads),
     "growth": Section("cost by number of keypoints, against cv2.SIFT.compute", compute.growth),

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.slow
 
 TINY = Config(
     rounds=2, seconds=0.0, processes=1, keypoints=(30, 60), growth=(20, 40, 60),
-    stage_keypoints=60, batch=8, memory_keypoints=500,
+    stage_keypoints=60, batch=8, memory_keypoints=500, images=((120, 160, 40), (150, 200, 0)),
 )  # fmt: skip
 needs_proc = pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")
 
@@ -53,6 +53,21 @@ def test_sift_has_a_row_for_every_count_thread_size_and_scale():
     assert len(rows) == 2 * len({cores(), 1}) * 2 * 2
     assert all(ratio(row) > 0 for row in rows.values())
     assert "60 keypoints, 1 thread, P = 64, 3 scales" in rows
+
+
+def test_detector_has_a_row_for_every_image_thread_rival_and_call():
+    rows = rows_of("detector")
+    assert len(rows) == 2 * len({cores(), 1}) * 2 * 2
+    assert all(ratio(row) > 0 for row in rows.values())
+    row = rows["cv2.SIFT, detectAndCompute, 160 x 120, 40, 1 thread"]
+    assert row.note.startswith("KD 40, cv2.SIFT 4")
+    assert "cv2.ORB, detect, 200 x 150, all, 1 thread" in rows
+
+
+@needs_proc
+def test_detector_memory_is_measured_apart():
+    (row,) = rows_of("detector-memory").values()
+    assert row.of_bytes and ratio(row) > 0
 
 
 @pytest.mark.skipif(cores() < 2, reason="one core")

@@ -1,0 +1,97 @@
+"""Sections on `detect` and `detectAndCompute`, against cv2.SIFT and cv2.ORB on the same image."""
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.fresh import MEGABYTE, check_proc, in_new_process
+from benchmarks.material import Config, Material
+from benchmarks.measure import Row, Spread, Target, Work, ratio_row, take_turns, threads
+from benchmarks.report import Say
+from kd_cv.collection.run import cores
+from kd_cv.feature2d import KDDescriptor
+
+#: (height, keypoints asked for) to how many times faster than SIFT all cores must be; 0 is all.
+DETECT = {(1024, 2000): 8.0}
+DETECT_AND_COMPUTE = {(480, 2000): 3.0, (1024, 2000): 5.0, (1024, 0): 4.5, (3000, 8000): 8.0}
+MEMORY = 4.0  # of cv2.SIFT's over ours
+
+
+def detector(material: Material, config: Config, say: Say) -> Iterator[Row]:
+    """All cores and one; several sizes of images and numbers of keypoints."""
+    for height, width, count in config.images:
+        image = of_size(material.image, height, width)
+        features: dict[str, Any] = {
+            "KD": KDDescriptor(count),
+            "cv2.SIFT": cv2.SIFT_create(count),
+            "cv2.ORB": cv2.ORB_create(count or 10**6),
+        }
+        found = ", ".join(f"{name} {len(f.detect(image, None)):,}" for name, f in features.items())
+        for used in sorted({cores(), 1}, reverse=True):
+            label = f"{width} x {height}, {f'{count:,}' if count else 'all'}"
+            label += f", {used} thread{'s' if used > 1 else ''}"
+            say(label)
+            works: dict[str, Work] = {}
+            for name, feature in features.items():
+                works[f"{name} detect"] = _detect(feature, image)
+                works[f"{name} both"] = _both(feature, image)
+            with threads(used):
+                times = take_turns(works, config.rounds, config.seconds)
+            for rival in ("cv2.SIFT", "cv2.ORB"):
+                wanted = (DETECT, DETECT_AND_COMPUTE) if rival == "cv2.SIFT" else ({}, {})
+                for call, of_call, targets in zip(
+                    ("detect", "both"), ("detect", "detectAndCompute"), wanted, strict=True
+                ):
+                    target = targets.get((height, count)) if used == cores() > 1 else None
+                    yield ratio_row(
+                        f"{rival}, {of_call}, {label}",
+                        times[f"{rival} {call}"],
+                        times[f"KD {call}"],
+                        target=None if target is None else Target(target),
+                        note=found,
+                    )
+
+
+def detector_memory(material: Material, config: Config, say: Say) -> Iterator[Row]:
+    """Peak of detectAndCompute of the largest image, above what was there before."""
+    check_proc()
+    height, width, count = max(config.images)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "image.npy"
+        np.save(path, of_size(material.image, height, width))
+        peaks = {}
+        for name in ("sift", "kd"):
+            say(name)
+            answer = in_new_process("detect_memory", path=str(path), name=name, count=count)
+            peaks[name] = Spread.of([answer["peak"]])
+    yield Row(
+        f"cv2.SIFT / KD, {width} x {height}, {count:,} keypoints",
+        Spread.of([peaks["sift"].median / peaks["kd"].median]),
+        against=peaks["sift"],
+        ours=peaks["kd"],
+        target=Target(MEMORY),
+        note=f"{peaks['kd'].median / MEGABYTE:.0f} MB",
+        of_bytes=True,
+    )
+
+
+def of_size(image: NDArray[np.uint8], height: int, width: int) -> NDArray[np.uint8]:
+    """A photograph of this size: shrunk if it is larger, laid out several times if smaller."""
+    shrink = max(height / image.shape[0], width / image.shape[1])
+    if shrink < 1:
+        image = cv2.resize(image, None, fx=shrink, fy=shrink, interpolation=cv2.INTER_AREA)
+    times = -(-height // image.shape[0]), -(-width // image.shape[1])
+    return np.ascontiguousarray(np.tile(image, times)[:height, :width])
+
+
+def _detect(feature: Any, image: NDArray[np.uint8]) -> Work:
+    return lambda: feature.detect(image, None)
+
+
+def _both(feature: Any, image: NDArray[np.uint8]) -> Work:
+    return lambda: feature.detectAndCompute(image, None)
