@@ -3,8 +3,11 @@
 from collections.abc import Sequence
 from typing import Any
 
-from kd_cv.descriptor.frames import MAGNIFICATION, as_magnification
+from kd_cv.descriptor.engine import Describer
+from kd_cv.descriptor.frames import MAGNIFICATION, as_magnification, squares_of
+from kd_cv.descriptor.projection import Projection
 from kd_cv.descriptor.sampling import as_scales, max_depth
+from kd_cv.descriptor.spec import Spec
 from kd_cv.nn.module import KDModule
 
 import torch  # isort: skip  (after kd_cv.nn.module, whose ImportError names the extra)
@@ -12,7 +15,7 @@ from torch import Tensor, nn  # isort: skip
 
 from kd_cv.nn.autograd import recomputed
 from kd_cv.nn.detector import DETECTED_MAGNIFICATION, DoGDetector
-from kd_cv.nn.lafs import scaled
+from kd_cv.nn.lafs import frames_from_lafs, is_round, scaled
 from kd_cv.nn.sampling import Pyramid, pyramid_of, sample
 
 
@@ -75,12 +78,30 @@ class KDFeature(nn.Module):
 
     def _describe_gray(self, gray: Tensor, lafs: Tensor) -> Tensor:
         planes = gray[:, 0].to(torch.promote_types(gray.dtype, torch.float32))
+        kd = self.descriptor
+        if kd.fusable(planes, lafs, *kd.matrices) and is_round(lafs):
+            return self._at_frames(planes, lafs).to(gray.dtype)
         _, height, width = planes.shape
         pyramid = pyramid_of(planes, max_depth((height, width)))
         some = max(1, self.chunk // max(1, len(lafs) * len(self.scales)))
         parts = lafs.to(gray.device, planes.dtype).split(some, dim=1)
         rows = [self._describe(pyramid, part) for part in parts]
         return torch.cat(rows, dim=1).to(gray.dtype)
+
+    def _at_frames(self, planes: Tensor, lafs: Tensor) -> Tensor:
+        """As `KDDescriptor` does it: sampled and described in one compiled pass."""
+        kd = self.descriptor
+        projection = None
+        if kd.matrices:
+            mu, A = (matrix.float().numpy() for matrix in kd.matrices)
+            projection = Projection(mu, A, kd.power)
+        describer = Describer(Spec(kd.patch_size, kd.kernel), projection)
+        rows = []
+        for plane, of_image in zip(planes.numpy(), lafs, strict=True):
+            frames = frames_from_lafs(of_image, magnification=1.0)
+            squares = squares_of(frames, plane.shape, 1.0, self.scales)
+            rows.append(torch.from_numpy(describer.at_squares(plane, squares)))
+        return torch.stack(rows) if rows else torch.zeros(*lafs.shape[:2], kd.dim)
 
     def _describe(self, pyramid: Pyramid, lafs: Tensor) -> Tensor:
         def patches(pixels: Tensor, lafs: Tensor) -> Tensor:

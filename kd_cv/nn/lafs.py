@@ -53,6 +53,13 @@ def scaled(lafs: Tensor, factor: float) -> Tensor:
     return torch.cat([lafs[..., :2] * factor, lafs[..., 2:]], dim=-1)
 
 
+def is_round(lafs: Tensor) -> bool:
+    """Whether all LAFs (B, N, 2, 3) are a scale and a turn: what frames can hold."""
+    (a, b), (c, d) = (row.unbind(-1) for row in lafs[..., :2].unbind(-2))
+    near = 1e-6 * (a.abs() + b.abs())
+    return bool(((a - d).abs() <= near).all() and ((b + c).abs() <= near).all())
+
+
 def frames_from_lafs(lafs: Tensor, magnification: float | str = MAGNIFICATION) -> Frames:
     """Frames (N, 4) of LAFs (N, 2, 3) or (1, N, 2, 3): the same patches, for round LAFs."""
     if lafs.dim() == 4 and lafs.shape[0] == 1:

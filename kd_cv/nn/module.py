@@ -113,6 +113,12 @@ class KDModule(nn.Module):
             provenance={**began.provenance, "trained": f"{self.whitening} of a KDModule"},
         )  # fmt: skip
 
+    @property
+    @torch.jit.unused
+    def matrices(self) -> list[Tensor]:
+        """Mean and matrix of the whitening; empty without one."""
+        return [tensor for tensor in (self.mu, self.A) if tensor is not None]
+
     def forward(self, patches: Tensor) -> Tensor:
         """(B, 1, P, P) to (B, D)."""
         self._check(patches, 1)
@@ -164,7 +170,7 @@ class KDModule(nn.Module):
         if self.Phi.dtype in (torch.float16, torch.bfloat16):
             # functional_call, in Kornia's LAFDescriptor for example, handed in cast tensors.
             tensors = [t if t is None else t.to(self.Phi.device) for t in self._float32]
-        if self._fusable(patches):
+        if self.fusable(patches):
             return self._fused(patches, S, *tensors[-2:])
         describe = partial(_in_full_precision, S, self.power)
         if torch.compiler.is_compiling():
@@ -177,14 +183,15 @@ class KDModule(nn.Module):
             return describe(patches, *tensors)
         return torch.cat([recomputed(describe, part, *tensors) for part in parts])
 
-    def _fusable(self, patches: Tensor) -> bool:
-        """Whether the compiled CPU path may be taken: nobody asks for a derivative by patches."""
+    @torch.jit.unused
+    def fusable(self, *tensors: Tensor) -> bool:
+        """Whether the compiled CPU path may be taken: nobody asks for a derivative by `tensors`."""
         return (
             not torch.compiler.is_compiling()
-            and patches.device.type == self.Phi.device.type == "cpu"
-            and patches.dtype != torch.float64
-            and type(patches) is Tensor
-            and not differentiated(patches)
+            and self.Phi.device.type == "cpu"
+            and all(t.device.type == "cpu" and type(t) is Tensor for t in tensors)
+            and all(t.dtype != torch.float64 for t in tensors)
+            and not differentiated(*tensors)
         )
 
     def _fused(self, patches: Tensor, S: int, mu: Tensor | None, A: Tensor | None) -> Tensor:

@@ -409,3 +409,30 @@ def test_what_can_be_described_is_the_same_in_torch():
     lafs = round_lafs(torch.from_numpy(frames), 1.0)
     assert torch_describable(lafs, (80, 100))[0].tolist() == expected.tolist()
     assert 0 < expected.sum() < len(expected)
+
+
+@pytest.mark.parametrize("settings", [{}, {"scales": 3}, {"upright": True}])
+@pytest.mark.parametrize("whitening", ["ws", "pcasqrt", None])
+def test_round_lafs_are_sampled_and_described_in_one_pass(
+    image, fitted, monkeypatch, settings, whitening
+):
+    """The compiled pass gives the rows of torch's sampling and the module, and does neither."""
+    from kd_cv.nn import feature as of_feature
+
+    kd = KDModule(whitening=whitening, weights=fitted)
+    feature = KDFeature(60, descriptor=kd, **settings)
+    small = image[..., :200, :240]
+    with torch.no_grad():
+        with monkeypatch.context() as patched:
+            patched.setattr(of_feature, "is_round", lambda lafs: False)
+            expected = feature(small)
+        monkeypatch.setattr(of_feature, "sample", None)
+        monkeypatch.setattr(KDModule, "pooled", None)
+        lafs, responses, rows = feature(small)
+    assert torch.equal(lafs, expected[0]) and torch.equal(responses, expected[1])
+    torch.testing.assert_close(rows, expected[2], rtol=0, atol=1e-4)
+    sheared = lafs.clone()
+    sheared[..., 0, 1] += 0.2 * sheared[..., 0, 0]
+    monkeypatch.undo()
+    assert not of_feature.is_round(sheared)
+    assert not torch.allclose(feature.describe(small, sheared), rows, atol=0.01)
