@@ -17,7 +17,7 @@ def photographs(side: int) -> np.ndarray:
     import skimage.data
 
     camera, gravel = skimage.data.camera(), skimage.data.gravel()
-    corners = ((camera, 90, 170), (camera, 300, 60), (gravel, 100, 200))
+    corners = ((camera, 90, 170), (camera, 220, 260), (gravel, 100, 200))
     return np.stack([image[y : y + side, x : x + side] for image, y, x in corners])
 
 
