@@ -14,7 +14,7 @@ def plain_module(patch_size: int) -> Any:
     from kd_cv.nn.module import KDModule
 
     class PlainModule(KDModule):
-        def _fusable(self, patches: Any) -> bool:
+        def fusable(self, *tensors: Any) -> bool:
             return False
 
     return PlainModule(patch_size, whitening=None)

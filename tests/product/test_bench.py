@@ -280,7 +280,10 @@ def test_the_command_prints_one_object(monkeypatch, capsys):
     assert [part["name"] for part in printed["parts"]] == ["growth"]
     with pytest.raises(SystemExit, match="2"):
         runner.main(["nothing"])
-    assert "unknown section 'nothing': expected one of sift" in capsys.readouterr().err
+    assert (
+        "unknown section 'nothing': expected one of detector, detector-memory, sift"
+        in capsys.readouterr().err
+    )
 
 
 # Machines on which something cannot be measured ---------------------------------------------------

@@ -73,6 +73,7 @@ class DetectAndCompute(Entry):
 
     name = "KDDescriptor.detectAndCompute"
     rounding = 1e-3  # the keypoints too are found in float32 or, without Numba, in float64
+    detects = True
 
     def arguments(self, batch: np.ndarray) -> tuple[Any, ...]:
         mask = np.zeros(batch.shape[1:], np.uint8)
@@ -117,6 +118,7 @@ class Match(Entry):
 
     name = "match"
     rounding = 0.01  # pixels, between the compiled detector and its reference
+    detects = True
     types = ("uint16", "float32", "float64")
 
     def arguments(self, batch: np.ndarray) -> tuple[Any, ...]:

@@ -87,7 +87,7 @@ class CommandLine(Entry):
 
 class MatchCommand(CommandLine):
     name = "kd-cv match"
-    rounding = 0.01  # pixels, between the compiled detector and its reference
+    rounding = 2.0  # a keypoint and its match more or less
 
     def call(self, folder: Path) -> Any:
         return [run_command("match", path, path, "--json") for path in sorted(folder.iterdir())]
@@ -107,6 +107,7 @@ class MatchCommand(CommandLine):
 class ExtractCommand(CommandLine):
     name = "kd-cv extract"
     rounding = 1e-3  # as that of KDDescriptor.detectAndCompute
+    detects = True
     needs = ("typer", "rich", "h5py")
 
     def call(self, folder: Path) -> Any:
