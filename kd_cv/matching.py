@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kd_cv.descriptor.frames import as_detectable, as_float, as_gray
+from kd_cv.detector.dog import MAX_FEATURES
 from kd_cv.detector.keypoints import strongest
 from kd_cv.feature2d import KDDescriptor
 from kd_cv.geometry import epipolar_errors, reprojection_errors
@@ -378,7 +379,8 @@ def _extract(
             keypoints, rows = feature.detectAndCompute(image, None)
         return tuple(keypoints), rows
     if isinstance(feature, KDDescriptor) and max_keypoints is not None:
-        feature = feature.with_settings(nfeatures=max_keypoints)  # as many as there are
+        # More may be there than cv2.SIFT's threshold lets through.
+        feature = feature.with_settings(nfeatures=min(max_keypoints, MAX_FEATURES))
     with _timed("detect"):
         keypoints = (feature if detector is None else detector).detect(image, None)
         if max_keypoints is not None:
