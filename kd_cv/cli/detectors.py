@@ -4,7 +4,7 @@ from typing import Any
 
 import cv2
 
-from kd_cv.detector.dog import DoG
+from kd_cv.detector.dog import MAX_FEATURES, DoG
 
 # The AKAZE family, BRISK and AGAST left the main modules of OpenCV with version 5.
 FACTORIES = {
@@ -27,6 +27,7 @@ def available() -> list[str]:
 
 def make_detector(name: str, max_keypoints: int) -> Any:
     """The detector of a name. Some need to be told how many keypoints are wanted."""
+    max_keypoints = min(max_keypoints, MAX_FEATURES)
     if name == "dog":
         return DoG(max_keypoints)
     factory = _factory(name)

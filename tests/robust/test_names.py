@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from kd_cv import KDDescriptor
+from kd_cv.whitening import save
 
 ODD = os.fsdecode(b"s\xff")
 
@@ -67,7 +68,7 @@ def test_such_a_name_inside_settings_is_refused(tmp_path):
 
 def test_matrices_in_a_file_of_such_a_name(tmp_path, fitted, camera, keypoints):
     path = tmp_path / f"{ODD}.npz"
-    fitted.save(path, "concat", 32)
+    save(path, {("concat", 32): fitted})
     rows = KDDescriptor(weights=path).compute(camera, keypoints)[1]
     assert np.array_equal(rows, KDDescriptor(weights=fitted).compute(camera, keypoints)[1])
 

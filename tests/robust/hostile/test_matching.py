@@ -29,10 +29,15 @@ def test_an_image_without_keypoints_has_no_match(image):
     assert found.success is False and found.H_0to1 is None and not len(found.matches)
 
 
-@pytest.mark.parametrize("value", [None, "a.png", [IMAGE], np.zeros(3), 3], ids="{!r:.20}".format)
+@pytest.mark.parametrize("value", [None, [IMAGE], np.zeros(3), 3], ids="{!r:.20}".format)
 def test_what_is_no_image(value):
     with pytest.raises((TypeError, ValueError), match="image"):
         match(IMAGE, value)
+
+
+def test_a_path_without_a_file():
+    with pytest.raises(FileNotFoundError, match=r"a\.png"):
+        match(IMAGE, "a.png")
 
 
 @pytest.mark.parametrize(

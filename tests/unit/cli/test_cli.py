@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -169,7 +168,8 @@ def test_fewer_than_4_matches(tmp_path, capsys, value):
     cv2.imwrite(str(path), np.full((50, 40), value, np.uint8))
     assert main(["match", str(path), str(path), "--json", "-o", str(tmp_path / "m.png")]) == 1
     captured = capsys.readouterr()
-    assert "0 matches, at least 4 are needed" in captured.err
+    why = "it is too dark" if value == 0 else "it is flat"
+    assert f"flat.png has no keypoints: {why}" in captured.err
     assert json.loads(captured.out)["keypoints"] == [0, 0]
     assert read_source(tmp_path / "m.png").pixels.size
 
@@ -342,7 +342,7 @@ def test_extract_options(photos, tmp_path, capsys):
 
     code, (out, err), arrays = run("--root", str(folder), "--workers", "1")
     assert code == 1 and "1 of 2 images skipped" in out and "of 1 workers' time" in out
-    assert re.search(r"2/2 images, [\d.]+/s, 0:00:00 left", err)
+    assert "left" not in err  # progress is for terminals
     assert arrays["descriptors"].dtype == np.float16
     default = arrays["descriptors"]
     _, (out, err), arrays = run("--root", str(folder), "--dtype", "uint8", "--json")
