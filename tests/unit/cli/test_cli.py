@@ -414,7 +414,7 @@ def test_weights(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(weights, "folder", lambda: tmp_path)
     assert main(["weights"]) == 0
     out = capsys.readouterr().out
-    assert all(word in out for word in ("own", "[photographs]", "12,345", "678", "FPR95 6.5"))
+    assert all(word in out for word in ("own", "[photographs]", "12,345", "678", "FPR95: 6.5"))
     assert main(["weights", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"own": entry}
     monkeypatch.setattr(weights, "folder", lambda: tmp_path / "nowhere")
