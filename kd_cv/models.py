@@ -17,7 +17,6 @@ from typing import Any, Literal, get_args
 import cv2
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import least_squares
 
 from kd_cv.geometry import as_points, cross_matrix, epipolar_errors, reprojection_errors
 
@@ -194,6 +193,8 @@ def _refined(
 
     if len(rays0) <= NEEDED["essential"]:
         return R, t
+    from scipy.optimize import least_squares  # 0.3 s that `import kd_cv` need not pay
+
     return pose(least_squares(errors, np.zeros(5), loss="cauchy", max_nfev=30).x)
 
 

@@ -54,6 +54,11 @@ def test_import_loads_nothing_heavy():
     assert loaded == "[]"
 
 
+def test_importing_loads_no_scipy():
+    """It would take three times as long as all the rest of the package."""
+    assert run("import sys, kd_cv; print('scipy' in sys.modules)") == "False"
+
+
 @pytest.mark.slow
 def test_detecting_loads_no_torch_and_making_a_descriptor_no_numba():
     program = f"""
