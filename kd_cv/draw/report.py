@@ -44,7 +44,6 @@ MAX_MATCHES = 2000  # on the page, of all descriptors together: the most certain
 TILE = 32  # side of a patch or heat map on the page, at most
 COLUMNS = 32  # tiles in a row of a sheet
 QUALITY = 80  # of all embedded images
-PARTS = {"polar": "polar", "cart": "Cartesian"}
 Image = NDArray[np.uint8]
 
 
@@ -80,7 +79,7 @@ def report_page(
     names           of the two photographs
     descriptor      that made the result; a KDDescriptor is explained by heat maps
     title           of the descriptor
-    compared        title -> result and descriptor of others, to be switched to
+    compared        title -> result and descriptor of others, shown beside it
     """
     chosen = {title: (result, descriptor)}
     everything = {**chosen, **{k: v for k, v in (compared or {}).items() if k not in chosen}}
@@ -178,12 +177,14 @@ class _Part:
         F_0to1 = result.F_0to1 if result.success else None
         geometry = NAMES[result.model] if result.success else f"no {NAMES[result.model]}"
         words = WORDS[result.model] if result.success else ("", "")
-        inliers = int(result.inliers.sum())
+        counts = (
+            f"{result.inliers.sum()} inliers of {len(result.matches)} matches at ratio "
+            f"{self.ratio:g} · {geometry} found"
+        )
         return {
             "title": self.title,
-            "summary": f"{self.title} · {inliers} inliers of {len(result.matches)} matches at "
-            f"ratio {self.ratio:g} · {geometry} found",
-            "counts": [str(len(result.matches)), str(inliers), f"{geometry} found"],
+            "summary": f"{self.title} · {counts}",
+            "counts": counts,
             "note": _note(len(self.ratios), len(result.candidates[1]), self.threshold),
             "nothing": "" if len(self.ratios) else _why_nothing(result, self.names),
             "words": [
@@ -204,7 +205,7 @@ class _Part:
             "noHeat": self.no_heat,
             "shares": {}
             if self.maps is None or len(self.maps.shares) < 2
-            else {PARTS[k]: np.round(v, 4).tolist() for k, v in self.maps.shares.items()},
+            else {k: np.round(v, 4).tolist() for k, v in self.maps.shares.items()},
         }
 
 

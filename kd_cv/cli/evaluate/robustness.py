@@ -67,7 +67,7 @@ def command(
             chosen.append(KD(kd, source))
         turns = robustness_curves(labelled, chosen, turns=range(0, 31, 5))
         shifts = robustness_curves(labelled, chosen, shifts=range(0, 13, 2))
-    short = dict(zip(turns, ("PC", "P", "C"), strict=True))
+    short = dict(zip(turns, KERNELS, strict=True))
     panels = {
         "turn (degrees)": {short[name]: points for name, points in turns.items()},
         "shift (pixels of 64)": {short[name]: points for name, points in shifts.items()},
@@ -82,5 +82,5 @@ def command(
         rows = [[f"{row[0][0]:g}", *(f"{error:.1f}" for _, error in row)] for row in points]
         print_table([title, *curves], rows)
         print()
-    print(f"FPR95 in %; P polar, C Cartesian, PC both; {source}")
+    print(f"FPR95 in %; polar, cart, and concat, which is both; {source}")
     say_picture(output)

@@ -128,7 +128,7 @@ def test_others_are_compared_and_share_the_limit(pair, found, monkeypatch):
     kd, sift = _data(_page(pair, found["kd"], compared=compared))["descriptors"]
     assert (kd["title"], sift["title"]) == ("KD", "SIFT")
     assert len(kd["ratios"]) == len(sift["ratios"]) == 40
-    assert sift["counts"][0] == str(len(found["sift"].result.matches))
+    assert f"of {len(found['sift'].result.matches)} matches" in sift["counts"]
     assert "The 40 most certain of" in sift["note"]
 
 
@@ -426,15 +426,18 @@ def test_dark_by_the_setting_of_the_system(opened):
         opened.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
 
 
-def test_others_can_be_switched_to(browser, pair, found, tmp_path):
+def test_others_are_beside_it_and_can_be_switched_to(browser, pair, found, tmp_path):
     sift = found["sift"]
     page = _page(pair, found["kd"], compared={"SIFT": (sift.result, sift.feature)})
     _open(browser, page, tmp_path)
-    rows = browser.find_elements("css selector", "#descriptors tr")
-    assert [row.text.split()[:2] for row in rows] == [
-        ["KD", str(len(found["kd"].result.matches))],
-        ["SIFT", str(len(sift.result.matches))],
-    ]
+    beside = browser.find_elements("css selector", "#descriptors label")
+    for label, title, own in zip(beside, ("KD", "SIFT"), (found["kd"], sift), strict=True):
+        assert label.text.split()[0] == title
+        assert f"{own.result.inliers.sum()} inliers of {len(own.result.matches)}" in label.text
+    assert beside[0].location["y"] == beside[1].location["y"]
+    colors = "return new Set(document.querySelectorAll('#descriptors canvas')[arguments[0]]"
+    colors += ".getContext('2d').getImageData(0, 0, 300, 80).data).size"
+    assert all(browser.execute_script(colors, k) > 50 for k in (0, 1))
     browser.find_element("id", "descriptor1").click()
     assert _count(browser)[0] == len(sift.result.matches)
     assert len(_tiles(browser)) == 2
