@@ -99,6 +99,11 @@ Whitenings = Annotated[
 Kernels = Annotated[
     str, typer.Option("--kernel", help="Kernels of kd, with commas between: concat, polar, cart.")
 ]
+Seeds = Annotated[int, typer.Option(help="How often the robust estimate is made of each pair.")]
+Against = Annotated[
+    str | None,
+    typer.Option(help="Show by how much the others are above this one, on the same pairs."),
+]
 FitWs = Annotated[
     str | None,
     typer.Option(

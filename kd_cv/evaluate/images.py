@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import cv2
 import numpy as np
@@ -14,12 +15,15 @@ from kd_cv.descriptor.frames import from_keypoints
 from kd_cv.evaluate import metrics
 from kd_cv.evaluate.cache import Cache
 from kd_cv.evaluate.candidates import Array32, Candidate
+from kd_cv.evaluate.intervals import SEEDS, PairTable, summaries
 from kd_cv.evaluate.scores import Progress, Score, tell
 from kd_cv.io.images import read_gray
 from kd_cv.matching import RATIO, match_descriptors
 from kd_cv.models import find_homography
 
 Gray = NDArray[np.uint8]
+
+CORNERS = (3, 5, 10)  # pixels, of the homography's corners
 
 
 class NothingToMatch(ValueError):
@@ -45,21 +49,24 @@ def image_matching(
     *,
     max_keypoints: int = 1000,
     threshold: float = 3.0,
+    seeds: int = SEEDS,
+    against: str | None = None,
     cache: Cache | None = None,
     progress: Progress | None = None,
 ) -> list[Score]:
     """Match image 1 of every set to images 2, 3, ... at the same SIFT keypoints for all.
 
-    Values, means over the pairs of images: "ap" (see `match_scores`), "precision" of mutual
-    matches, "auc3", "auc5", "auc10" of the homography's corner error in pixels; and "pairs".
+    Values in percent, means over the pairs of images: "ap" (see `match_scores`), "precision" of
+    mutual matches, "auc3", "auc5", "auc10" of the homography's corner error in pixels. The
+    homography is estimated `seeds` times. `summaries` adds intervals, gains and "pairs".
     """
-    if max_keypoints < 2 or not 0 < threshold < np.inf:
+    if max_keypoints < 2 or not 0 < threshold < np.inf or seeds < 1:
         raise ValueError(
-            f"max_keypoints must be at least 2 and threshold positive, "
-            f"got {max_keypoints} and {threshold}"
+            "max_keypoints must be at least 2, threshold positive and seeds at least 1, "
+            f"got {max_keypoints}, {threshold} and {seeds}"
         )
     detector = cv2.SIFT_create(max_keypoints)
-    pair_scores: dict[str, list[dict[str, float]]] = {c.name: [] for c in candidates}
+    tables = {candidate.name: PairTable() for candidate in candidates}
     dims: dict[str, int] = {}
     for images in sets:
         grays = [images.load(k) for k in range(len(images.images))]
@@ -73,22 +80,25 @@ def image_matching(
             for k in range(1, len(grays)):
                 score = match_scores(
                     rows[0], rows[k], frames[0][:, :2], frames[k][:, :2], images.H_1tok[k],
-                    grays[0].shape, threshold,
+                    grays[0].shape, threshold, seeds,
                 )  # fmt: skip
                 if score is not None:
-                    pair_scores[candidate.name].append(score)
+                    tables[candidate.name].add(
+                        score.corner_errors, ap=100 * score.ap, precision=100 * score.precision
+                    )
         tell(progress, images.name)
-    if not any(pair_scores.values()):
+    if not any(tables.values()):
         raise NothingToMatch("there is no pair of images with keypoints in common")
-    scores = []
-    for candidate in candidates:
-        pairs = pair_scores[candidate.name]
-        values = {key: 100 * float(np.mean([s[key] for s in pairs])) for key in ("ap", "precision")}
-        areas = metrics.auc([score["corner_error"] for score in pairs], (3, 5, 10))
-        values |= {f"auc{t}": 100 * float(a) for t, a in zip((3, 5, 10), areas, strict=True)}
-        values["pairs"] = len(pairs)
-        scores.append(Score(candidate.name, candidate.kind, dims[candidate.name], values))
-    return scores
+    values = summaries(tables, CORNERS, against)
+    return [Score(c.name, c.kind, dims[c.name], values[c.name]) for c in candidates]
+
+
+class PairScore(NamedTuple):
+    """Of one pair of images; ap and precision in [0, 1]."""
+
+    ap: float
+    precision: float
+    corner_errors: list[float]  # of the homography, in pixels, for each seed
 
 
 def match_scores(
@@ -99,13 +109,14 @@ def match_scores(
     H_0to1: NDArray[np.float64],
     shape: tuple[int, ...],
     threshold: float = 3.0,
-) -> dict[str, float] | None:
-    """Scores in [0, 1] of one pair of images, from rows and positions of their keypoints.
+    seeds: int = 1,
+) -> PairScore | None:
+    """Scores of one pair of images, from rows and positions of their keypoints.
 
-    "ap": average precision of the nearest neighbours of all keypoints of image 0, ranked by ratio.
+    ap: average precision of the nearest neighbours of all keypoints of image 0, ranked by ratio.
     A match is correct within threshold pixels of the true place; recall is relative to the
-    keypoints of image 0 with any keypoint of image 1 there. "precision": share of correct ones of
-    the mutual matches. "corner_error": of the estimated homography, in pixels.
+    keypoints of image 0 with any keypoint of image 1 there. precision: share of correct ones of the
+    mutual matches. corner_errors: see `corner_errors`.
     None if no keypoint could be matched correctly.
     """
     if not len(points0) or not len(points1):
@@ -120,9 +131,30 @@ def match_scores(
     mutual, mutual_ratios = match_descriptors(rows0, rows1, mutual=True)
     good = distance[mutual[:, 0], mutual[:, 1]] <= threshold
     clear = mutual[mutual_ratios <= RATIO]
-    H_estimated, _ = find_homography(points0[clear[:, 0]], points1[clear[:, 1]], threshold)
-    return {
-        "ap": metrics.average_precision(-ratios, correct, possible),
-        "precision": float(good.mean()) if len(good) else 0.0,
-        "corner_error": metrics.homography_corner_error(H_estimated, H_0to1, shape),
-    }
+    return PairScore(
+        ap=metrics.average_precision(-ratios, correct, possible),
+        precision=float(good.mean()) if len(good) else 0.0,
+        corner_errors=corner_errors(
+            points0[clear[:, 0]], points1[clear[:, 1]], H_0to1, shape, threshold, seeds
+        ),
+    )
+
+
+def corner_errors(
+    points0: NDArray[np.float64],
+    points1: NDArray[np.float64],
+    H_0to1: NDArray[np.float64],
+    shape: tuple[int, ...],
+    threshold: float,
+    seeds: int,
+) -> list[float]:
+    """Of the homography estimated from matching points (M, 2), in pixels, for each seed.
+
+    The robust estimator draws by itself; a seed puts the matches in another order.
+    """
+    errors = []
+    for seed in range(seeds):
+        order = np.random.default_rng(seed).permutation(len(points0))
+        found, _ = find_homography(points0[order], points1[order], threshold)
+        errors.append(metrics.homography_corner_error(found, H_0to1, shape))
+    return errors

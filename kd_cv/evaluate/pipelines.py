@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,23 +19,18 @@ from numpy.typing import NDArray
 from kd_cv.detector.keypoints import strongest
 from kd_cv.evaluate import metrics
 from kd_cv.evaluate.cameras import CameraView
-from kd_cv.evaluate.images import ImageSet
-from kd_cv.evaluate.intervals import interval
-from kd_cv.evaluate.pose import BASELINES, pose_errors, viewing_angle
+from kd_cv.evaluate.images import CORNERS, ImageSet, corner_errors
+from kd_cv.evaluate.intervals import SEEDS, PairTable, summaries
+from kd_cv.evaluate.pose import BASELINES, THRESHOLDS, pose_errors, viewing_angle
 from kd_cv.evaluate.scores import Progress, Score, tell
 from kd_cv.feature2d import KDDescriptor
 from kd_cv.io.images import read_gray
 from kd_cv.matching import RATIO, RootSIFT, match_descriptors
-from kd_cv.models import find_homography
 from kd_cv.types import Feature
 
 Gray = NDArray[np.uint8]
 Float64 = NDArray[np.float64]
 Rows = NDArray[np.float32] | None
-
-CORNERS = (3, 5, 10)  # pixels, of the homography's corners
-ANGLES = (5, 10, 20)  # degrees, of the pose
-SEEDS = 3  # how often the robust estimate is made of each pair, its matches in another order
 
 
 @dataclass(frozen=True)
@@ -104,15 +99,16 @@ def on_homographies(
     *,
     threshold: float = 3.0,
     seeds: int = SEEDS,
+    against: str | None = None,
     progress: Progress | None = None,
 ) -> list[Score]:
     """Match image 1 of every set to images 2, 3, ...
 
-    Values: "auc3", "auc5", "auc10" (%) of the homography's corner error in pixels, each with "low"
-    and "high"; "precision" (%) of the matches and how many are "correct", means over the pairs;
-    "ms" and "keypoints" of an image, medians; and "pairs".
+    Values: "auc3", "auc5", "auc10" (%) of the homography's corner error in pixels; "precision" (%)
+    of the matches and how many are "correct", means over the pairs; `summaries` adds intervals,
+    gains and "pairs". "ms" and "keypoints" of an image are medians.
     """
-    tables = {pipeline.name: _Table() for pipeline in pipelines}
+    tables = {pipeline.name: _Run() for pipeline in pipelines}
     for images in sets:
         grays = [images.load(k) for k in range(len(images.images))]
         for pipeline in pipelines:
@@ -124,14 +120,10 @@ def on_homographies(
                 a, b = x0[matches[:, 0]], x1[matches[:, 1]]
                 off = np.linalg.norm(metrics.warp_points(a, H) - b, axis=1)
                 correct = int((off <= threshold).sum())
-                wrong = []
-                for seed in range(seeds):
-                    order = np.random.default_rng(seed).permutation(len(a))
-                    found, _ = find_homography(a[order], b[order], threshold)
-                    wrong.append(metrics.homography_corner_error(found, H, grays[0].shape))
-                table.add(wrong, correct=correct, precision=100 * correct / max(1, len(a)))
+                wrong = corner_errors(a, b, H, grays[0].shape, threshold, seeds)
+                table.pairs.add(wrong, correct=correct, precision=100 * correct / max(1, len(a)))
         tell(progress, images.name)
-    return [tables[p.name].score(p.name, CORNERS) for p in pipelines]
+    return _scores(tables, CORNERS, against)
 
 
 def on_poses(
@@ -140,14 +132,15 @@ def on_poses(
     *,
     threshold: float = 3.0,
     seeds: int = SEEDS,
+    against: str | None = None,
     progress: Progress | None = None,
 ) -> list[Score]:
     """Estimate the pose between views of scenes with known cameras (see `relative_pose`).
 
-    Values: "auc5", "auc10", "auc20" (%) of the larger angle, each with "low" and "high"; "inliers"
-    of a pair; "ms" and "keypoints" of an image, medians; and "pairs".
+    Values: "auc5", "auc10", "auc20" (%) of the larger angle and "inliers" of a pair; `summaries`
+    adds intervals, gains and "pairs". "ms" and "keypoints" of an image are medians.
     """
-    tables = {pipeline.name: _Table() for pipeline in pipelines}
+    tables = {pipeline.name: _Run() for pipeline in pipelines}
     for name, views in scenes:
         pairs = [
             (i, j)
@@ -161,20 +154,19 @@ def on_poses(
             for i, j in pairs:
                 (x0, d0), (x1, d1) = described[i], described[j]
                 wrong, agree = pose_errors(d0, d1, x0, x1, views[i], views[j], threshold, seeds)
-                table.add(wrong, inliers=agree)
+                table.pairs.add(wrong, inliers=agree)
         tell(progress, name)
-    return [tables[p.name].score(p.name, ANGLES) for p in pipelines]
+    return _scores(tables, THRESHOLDS, against)
 
 
-class _Table:
-    """What one pipeline did: errors of the pairs, other values of them, and times of the images."""
+class _Run:
+    """What one pipeline did: its pairs, and the times of its images."""
 
     def __init__(self) -> None:
-        self._errors: list[list[float]] = []
-        self._others: list[dict[str, float]] = []
+        self.pairs = PairTable()
+        self.dim = 0
         self._ms: list[float] = []
         self._keypoints: list[int] = []
-        self._dim = 0
 
     def run(self, pipeline: Pipeline, grays: Sequence[Gray]) -> list[tuple[Float64, Rows]]:
         """Positions and rows of images; the first is run twice, because first calls are slow."""
@@ -185,30 +177,20 @@ class _Table:
             points, rows, taken = pipeline.run(gray)
             self._ms.append(taken)
             self._keypoints.append(len(points))
-            self._dim = self._dim if rows is None else rows.shape[1]
+            self.dim = self.dim if rows is None else rows.shape[1]
             results.append((points, rows))
         return results
 
-    def add(self, errors: list[float], **others: float) -> None:
-        self._errors.append(errors)
-        self._others.append(others)
+    @property
+    def medians(self) -> dict[str, float]:
+        """Of an image."""
+        return {"ms": float(np.median(self._ms)), "keypoints": float(np.median(self._keypoints))}
 
-    def score(self, name: str, thresholds: Sequence[int]) -> Score:
-        if not self._errors:
-            raise ValueError("there is no pair of images to match")
-        errors = np.array(self._errors)
-        values: dict[str, float] = {}
-        for threshold in thresholds:
 
-            def area(drawn: Float64, threshold: float = threshold) -> float:
-                return 100 * float(metrics.auc(drawn.ravel(), (threshold,))[0])
-
-            low, high = interval(errors, area)
-            key = f"auc{threshold}"
-            values |= {key: area(errors), f"{key} low": low, f"{key} high": high}
-        for key in self._others[0]:
-            values[key] = float(np.mean([others[key] for others in self._others]))
-        values["ms"] = float(np.median(self._ms))
-        values["keypoints"] = float(np.median(self._keypoints))
-        values["pairs"] = len(errors)
-        return Score(name, name, self._dim, values)
+def _scores(
+    runs: Mapping[str, _Run], thresholds: Sequence[int], against: str | None
+) -> list[Score]:
+    if not any(run.pairs for run in runs.values()):
+        raise ValueError("there is no pair of images to match")
+    values = summaries({name: run.pairs for name, run in runs.items()}, thresholds, against)
+    return [Score(name, name, run.dim, values[name] | run.medians) for name, run in runs.items()]

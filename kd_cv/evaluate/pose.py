@@ -10,11 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kd_cv.descriptor.frames import from_keypoints
-from kd_cv.evaluate import metrics
 from kd_cv.evaluate.cache import Cache
 from kd_cv.evaluate.cameras import CameraView
 from kd_cv.evaluate.candidates import Array32, Candidate
-from kd_cv.evaluate.intervals import interval
+from kd_cv.evaluate.intervals import SEEDS, PairTable, area, summaries
 from kd_cv.evaluate.scores import Progress, Score, tell
 from kd_cv.io.images import read_gray
 from kd_cv.matching import RATIO, match_descriptors
@@ -25,7 +24,6 @@ Float64 = NDArray[np.float64]
 THRESHOLDS = (5, 10, 20)  # degrees
 #: Angles between the viewing directions, in degrees: pairs beyond the last are not matched.
 BASELINES = (0, 15, 30, 60)
-SEEDS = 3  # how often the robust estimate is made of each pair, its matches in another order
 
 
 def relative_pose(
@@ -35,15 +33,16 @@ def relative_pose(
     max_keypoints: int = 2000,
     threshold: float = 3.0,
     seeds: int = SEEDS,
+    against: str | None = None,
     cache: Cache | None = None,
     progress: Progress | None = None,
 ) -> list[Score]:
     """Estimate the pose between every two views of a scene that look the same way, roughly.
 
     Values in percent: "auc5", "auc10", "auc20" of the larger of the two angles by which rotation
-    and direction of translation are wrong, with "auc5 low" and "auc5 high" (and so on) between
-    which they lie in 95 % of draws of the pairs; "auc10 0-15" and so on of the pairs whose viewing
-    directions are so many degrees apart; "inliers" of a pair, a mean; and "pairs".
+    and direction of translation are wrong; "inliers" of a pair, a mean; `summaries` adds intervals,
+    gains and "pairs". "auc10 0-15" and so on are of the pairs whose viewing directions are so many
+    degrees apart, "pairs 0-15" of them.
     """
     if max_keypoints < 5 or not 0 < threshold < np.inf or seeds < 1:
         raise ValueError(
@@ -51,8 +50,7 @@ def relative_pose(
             f"got {max_keypoints}, {threshold} and {seeds}"
         )
     detector = cv2.SIFT_create(max_keypoints)
-    errors: dict[str, list[list[float]]] = {c.name: [] for c in candidates}
-    inliers: dict[str, list[float]] = {c.name: [] for c in candidates}
+    tables = {candidate.name: PairTable() for candidate in candidates}
     apart: list[float] = []
     dims: dict[str, int] = {}
     for scene, views in scenes:
@@ -75,40 +73,25 @@ def relative_pose(
                     rows[i], rows[j], frames[i][:, :2], frames[j][:, :2], views[i], views[j],
                     threshold, seeds,
                 )  # fmt: skip
-                errors[candidate.name].append(wrong)
-                inliers[candidate.name].append(agree)
+                tables[candidate.name].add(wrong, inliers=agree)
         tell(progress, scene)
     if not apart:
         raise ValueError("no two photographs look the same way: there is no pair to match")
-    return [
-        Score(
-            candidate.name,
-            candidate.kind,
-            dims[candidate.name],
-            _values(np.array(errors[candidate.name]), np.array(apart))
-            | {"inliers": float(np.mean(inliers[candidate.name])), "pairs": len(apart)},
-        )
-        for candidate in candidates
-    ]
+    values = summaries(tables, THRESHOLDS, against)
+    for candidate in candidates:
+        values[candidate.name] |= _by_baseline(tables[candidate.name], np.array(apart))
+    return [Score(c.name, c.kind, dims[c.name], values[c.name]) for c in candidates]
 
 
-def _values(errors: Float64, apart: Float64) -> dict[str, float]:
-    """Of errors (pairs, seeds) in degrees, and of how far the views of each pair are apart."""
+def _by_baseline(table: PairTable, apart: Float64) -> dict[str, float]:
+    """AUC of the pairs by how far their views are apart."""
     values: dict[str, float] = {}
-    for threshold in THRESHOLDS:
-        values[f"auc{threshold}"] = _auc(errors, threshold)
-        low, high = interval(errors, lambda drawn, at=threshold: _auc(drawn, at))  # type: ignore[misc]
-        values |= {f"auc{threshold} low": low, f"auc{threshold} high": high}
     for low, high in itertools.pairwise(BASELINES):
-        chosen = (apart >= low) & (apart <= high)
+        chosen = (apart >= low) & ((apart < high) | (high == BASELINES[-1]))
         if chosen.any():
-            values[f"auc10 {low}-{high}"] = _auc(errors[chosen], 10)
+            values[f"auc10 {low}-{high}"] = area(table.errors(chosen), 10)
             values[f"pairs {low}-{high}"] = int(chosen.sum())
     return values
-
-
-def _auc(errors: Float64, threshold: float) -> float:
-    return 100 * float(metrics.auc(errors.ravel(), (threshold,))[0])
 
 
 def pose_errors(

@@ -6,8 +6,9 @@ from typing import Annotated, Any
 import typer
 
 from kd_cv.cli.evaluate.shared import draw_figure, report_scores, say_picture
-from kd_cv.cli.options import Figure, Json
+from kd_cv.cli.options import Against, Figure, Json, Seeds
 from kd_cv.cli.outputs import check_figure
+from kd_cv.evaluate.intervals import SEEDS
 
 
 def command(
@@ -29,9 +30,8 @@ def command(
         ),
     ] = "kd,kd+sift,rootsift,sift,orb",
     max_keypoints: Annotated[int, typer.Option(help="How many keypoints of each image.")] = 2000,
-    seeds: Annotated[
-        int, typer.Option(help="How often the robust estimate is made of each pair.")
-    ] = 3,
+    seeds: Seeds = SEEDS,
+    against: Against = None,
     output: Figure = None,
     as_json: Json = False,
 ) -> None:
@@ -65,11 +65,11 @@ def command(
         if cameras is not None:
             pairs = zip(folders, cameras, strict=True)
             scenes = [(folder.resolve().name, read_cameras(folder, own)) for folder, own in pairs]
-            scores = on_poses(scenes, chosen, seeds=seeds, progress=tell)
+            scores = on_poses(scenes, chosen, seeds=seeds, against=against, progress=tell)
             shown, keys, unit = "auc10", ["auc5", "auc10", "auc20", "inliers"], "degrees"
         else:
             sets = read_images(folders[0]) if folders else list(warped_images(builtin_photos()))
-            scores = on_homographies(sets, chosen, seeds=seeds, progress=tell)
+            scores = on_homographies(sets, chosen, seeds=seeds, against=against, progress=tell)
             keys = ["auc3", "auc5", "auc10", "precision", "correct"]
             shown, unit = "auc5", "pixels"
 
@@ -82,11 +82,11 @@ def command(
 
     if output:
         draw_figure(output, (4.2, 3.0), draw)
-    columns = [f"{shown} low", f"{shown} high", "keypoints", "ms"]
     count = int(scores[0].values["pairs"])
     report_scores(
-        scores, [*keys, *columns], as_json, {}, {"protocol": "pipelines", "pairs": count},
+        scores, [*keys, "keypoints", "ms"], as_json, {}, {"protocol": "pipelines", "pairs": count},
         f"AUC in % up to so many {unit}, over {count} pairs; keypoints and ms of an image, medians",
+        intervals=[shown],
     )  # fmt: skip
     if not as_json:
         say_picture(output)

@@ -5,8 +5,15 @@ from typing import Annotated
 
 import typer
 
-from kd_cv.cli.evaluate.shared import ALL, candidates_of, report_scores, with_ws
+from kd_cv.cli.evaluate.shared import (
+    ALL,
+    against_of,
+    candidates_of,
+    report_scores,
+    with_ws,
+)
 from kd_cv.cli.options import (
+    Against,
     CacheFolder,
     Descriptors,
     Dim,
@@ -15,11 +22,13 @@ from kd_cv.cli.options import (
     Kernels,
     Magnification,
     PatchSize,
+    Seeds,
     SeveralWeights,
     Whitenings,
 )
 from kd_cv.descriptor.frames import MAGNIFICATION
 from kd_cv.evaluate.candidates import PATCH_SIZE
+from kd_cv.evaluate.intervals import SEEDS
 
 
 def command(
@@ -42,9 +51,8 @@ def command(
     max_keypoints: Annotated[
         int, typer.Option(help="How many SIFT keypoints of each photograph are described.")
     ] = 2000,
-    seeds: Annotated[
-        int, typer.Option(help="How often the robust estimate is made of each pair.")
-    ] = 3,
+    seeds: Seeds = SEEDS,
+    against: Against = None,
     fit_ws: FitWs = None,
     cache: CacheFolder = None,
     as_json: Json = False,
@@ -52,7 +60,8 @@ def command(
     """Estimate the pose between photographs, all descriptors at the same keypoints.
 
     AUC is that of the larger of two angles, by which rotation and direction of translation are
-    wrong, up to 5, 10 and 20 degrees; behind it where it lies in 95 % of draws of the pairs.
+    wrong, up to 5, 10 and 20 degrees. In parentheses: where it, or its gain over that of --against,
+    lies in 95 % of draws of the pairs.
 
     [bold]Examples[/bold]
 
@@ -76,14 +85,16 @@ def command(
     with telling("Matching", as_json) as tell:
         chosen = with_ws(chosen, fit_ws, dim)
         scores = relative_pose(
-            scenes, chosen, max_keypoints=max_keypoints, seeds=seeds, cache=Cache(cache),
-            progress=tell,
+            scenes, chosen, max_keypoints=max_keypoints, seeds=seeds,
+            against=against_of(chosen, against), cache=Cache(cache), progress=tell,
         )  # fmt: skip
     values = scores[0].values
-    keys = [f"auc{t}{end}" for t in THRESHOLDS for end in ("", " low", " high")]
+    areas = [f"auc{t}" for t in THRESHOLDS]
+    keys = [*areas, "inliers"]
     keys += [key for key in values if key.startswith("auc10 ") and key[6].isdigit()]
     pairs = int(values["pairs"])
     report_scores(
         scores, keys, as_json, {}, {"protocol": "pose", "pairs": pairs},
         f"in %, {pairs} pairs; auc10 A-B: of those whose viewing directions are so far apart",
+        intervals=areas,
     )  # fmt: skip

@@ -86,6 +86,28 @@ def cells(published: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
+def against_of(candidates: Sequence[Any], wanted: str | None) -> str | None:
+    """The name of the candidate that --against means by its name or its kind."""
+    if wanted is None:
+        return None
+    for candidate in candidates:
+        if wanted.lower() in (candidate.name.lower(), candidate.kind.lower()):
+            return str(candidate.name)
+    known = ", ".join(candidate.kind for candidate in candidates)
+    raise ValueError(f"--against {wanted}: none of the descriptors is that; there are {known}")
+
+
+def cell(values: Mapping[str, float], key: str, interval: bool) -> str:
+    """A value, with its interval if that is wanted; empty where there is no value."""
+    if key not in values:
+        return ""
+    sign = "+" if key.endswith(" gain") else ""
+    text = f"{values[key]:{sign}.1f}"
+    if not interval:
+        return text
+    return f"{text} ({values[f'{key} low']:{sign}.1f}..{values[f'{key} high']:{sign}.1f})"
+
+
 def report_scores(
     scores: Sequence[Any],
     keys: Sequence[str],
@@ -93,8 +115,12 @@ def report_scores(
     published: Mapping[str, Mapping[str, str]],
     header: Mapping[str, Any],
     note: str,
+    intervals: Sequence[str] = (),
 ) -> None:
-    """One row for each score; published columns only where they say something."""
+    """One row for each score; published columns only where they say something.
+
+    intervals  the keys that are shown with theirs, followed by their gains where there are any
+    """
     from kd_cv.cli.tables import print_table
 
     if as_json:
@@ -105,16 +131,18 @@ def report_scores(
         for title, column in published.items()
         if any(score.kind in column for score in scores)
     }
+    gained = [key for key in intervals if any(f"{key} gain" in score.values for score in scores)]
+    titles = [t for key in keys for t in ((key, f"{key} gain") if key in gained else (key,))]
     rows = [
         [
             score.name,
             str(score.dim),
-            *(f"{score.values[key]:.1f}" for key in keys),
+            *(cell(score.values, t, t.removesuffix(" gain") in intervals) for t in titles),
             *(column.get(score.kind, "") for column in shown.values()),
         ]
         for score in scores
     ]
-    print_table(["descriptor", "dim", *keys, *shown], rows, note)
+    print_table(["descriptor", "dim", *titles, *shown], rows, note)
 
 
 def print_json(content: Mapping[str, Any]) -> None:

@@ -321,9 +321,9 @@ POINTS = np.array([[10.0, 10.0], [50.0, 10.0], [50.0, 50.0], [10.0, 50.0]])
 def test_matches_of_four_points():
     rows = np.eye(4, dtype=np.float32)
     found = match_scores(rows, rows, POINTS, POINTS, np.eye(3), (60, 60))
-    assert found["ap"] == found["precision"] == 1 and found["corner_error"] < 1e-3
+    assert found.ap == found.precision == 1 and found.corner_errors[0] < 1e-3
     shifted = POINTS + [2.9, 0]
-    assert match_scores(rows, rows, POINTS, shifted, np.eye(3), (60, 60))["ap"] == 1
+    assert match_scores(rows, rows, POINTS, shifted, np.eye(3), (60, 60)).ap == 1
     assert match_scores(rows, rows, POINTS, POINTS + [3.1, 0], np.eye(3), (60, 60)) is None
 
 
@@ -332,16 +332,16 @@ def test_recall_is_relative_to_what_could_be_matched():
     away = POINTS.copy()
     away[3] += 20  # its match is wrong, but no other would be right: 3 can be matched
     found = match_scores(rows, rows, POINTS, away, np.eye(3), (60, 60))
-    assert found["precision"] == 0.75
+    assert found.precision == 0.75
     expected = metrics.average_precision(np.zeros(4), [1, 1, 1, 0], 3)
-    assert found["ap"] == pytest.approx(expected)
+    assert found.ap == pytest.approx(expected)
     swapped = rows[[1, 0, 2, 3]]  # two wrong answers where right ones exist
     found = match_scores(rows, swapped, POINTS, POINTS, np.eye(3), (60, 60))
-    assert found["precision"] == 0.5
-    assert found["ap"] == pytest.approx(metrics.average_precision(np.zeros(4), [0, 0, 1, 1], 4))
+    assert found.precision == 0.5
+    assert found.ap == pytest.approx(metrics.average_precision(np.zeros(4), [0, 0, 1, 1], 4))
     none = np.zeros_like(rows)  # which describes nothing
     found = match_scores(none, rows, POINTS, POINTS, np.eye(3), (60, 60))
-    assert found == {"ap": 0.0, "precision": 0.0, "corner_error": np.inf}
+    assert found == (0.0, 0.0, [np.inf])
     empty = np.empty((0, 4), np.float32)
     assert match_scores(empty, rows, POINTS[:0], POINTS, np.eye(3), (60, 60)) is None
 
@@ -485,8 +485,9 @@ def test_matching_command(sequence_folder, tmp_path, capsys):
     assert main([*command, "--descriptor", "sift,raw", "--cache", str(tmp_path / "c")]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["pairs"] == 2 and len(list((tmp_path / "c").iterdir())) == 6
+    keys = ("ap", "precision", "auc3", "auc5", "auc10")
     assert set(found["scores"][0]["values"]) == {
-        "ap", "precision", "auc3", "auc5", "auc10", "pairs",
+        "pairs", *(f"{key}{end}" for key in keys for end in ("", " low", " high")),
     }  # fmt: skip
 
 
