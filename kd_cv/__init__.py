@@ -4,18 +4,24 @@
 >>> keypoints, descriptors = KDDescriptor().detectAndCompute(image, None)
 """
 
+# ruff: noqa: E402  (Ctrl-C comes first)
+from kd_cv import interrupts
+
+interrupts.while_a_command_starts()
+
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from kd_cv import opencv  # noqa: F401  first: it says what is missing where cv2 does not load
-from kd_cv.detector.dog import DoG
-from kd_cv.feature2d import KDDescriptor
-from kd_cv.matching import MatchResult, match
-from kd_cv.patches import describe
-from kd_cv.whitening import Whitening
+from kd_cv import opencv  # noqa: F401  it says what is missing where cv2 does not load
 
 if TYPE_CHECKING:
+    from kd_cv.detector.dog import DoG
+    from kd_cv.feature2d import KDDescriptor
+    from kd_cv.matching import MatchResult, match
     from kd_cv.nn.feature import KDFeature
     from kd_cv.nn.module import KDModule
+    from kd_cv.patches import describe
+    from kd_cv.whitening import Whitening
 
 __version__ = "0.1.0"
 __all__ = [
@@ -29,16 +35,25 @@ __all__ = [
     "match",
 ]
 
+_HOMES = {
+    "DoG": "detector.dog", "KDDescriptor": "feature2d", "KDFeature": "nn.feature",
+    "KDModule": "nn.module", "MatchResult": "matching", "Whitening": "whitening",
+    "describe": "patches", "match": "matching",
+}  # fmt: skip
+
 
 def __getattr__(name: str) -> Any:
-    # The torch classes are imported when first asked for: `import kd_cv` does not import torch.
-    if name not in ("KDFeature", "KDModule"):
+    # Each is imported when it is first asked for: `import kd_cv` is quick, and needs no torch.
+    if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
-        from kd_cv.nn import feature, module
+        value = getattr(import_module(f"kd_cv.{_HOMES[name]}"), name)
     except ImportError as error:
+        if not _HOMES[name].startswith("nn."):
+            raise
         return _unusable(name, str(error))
-    return feature.KDFeature if name == "KDFeature" else module.KDModule
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:

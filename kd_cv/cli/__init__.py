@@ -9,39 +9,40 @@ import os
 import sys
 from collections.abc import Sequence
 
+from kd_cv import interrupts
 from kd_cv.io.files import printable
 
 __all__ = ["main"]
 
 MAX_LINE = 500
-INTERRUPTED = 130
 BAD_INPUT = (ValueError, TypeError, OSError, ImportError)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run `kd-cv` with these arguments (those of the process by default); the exit code."""
+    try:
+        return _run(list(sys.argv[1:] if arguments is None else arguments))
+    except KeyboardInterrupt:
+        sys.stderr.write(interrupts.LINE)
+        return interrupts.INTERRUPTED
+
+
+def _run(arguments: list[str]) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a name that it cannot show is no error
             stream.reconfigure(errors="backslashreplace")
-    arguments = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in arguments
     arguments = [argument for argument in arguments if argument != "--debug"] or ["--help"]
-    try:
-        return _run(arguments, debug)
-    except KeyboardInterrupt:
-        return _fail("interrupted", INTERRUPTED)
-
-
-def _run(arguments: Sequence[str], debug: bool) -> int:
     try:
         from kd_cv.cli.app import app, usage_error
     except ImportError as error:
         if debug:
             raise
         return _fail(f"{error}; the command line needs: pip install 'kd-cv[cli]'", 2)
+    interrupts.as_usual()
     try:
         code = app(arguments, prog_name="kd-cv", standalone_mode=False) or 0
-        if code == INTERRUPTED:  # typer makes this of it
+        if code == interrupts.INTERRUPTED:  # typer makes this of it
             raise KeyboardInterrupt
         sys.stdout.flush()  # a reader that has gone away shows here
         return code

@@ -50,3 +50,39 @@ def test_by_a_signal(tmp_path):
     _, errors = run.communicate(timeout=60)
     assert (run.returncode, errors.strip().splitlines()[-1]) == (130, "kd-cv: error: interrupted")
     assert "Traceback" not in errors
+
+
+#: Stands for cv2 while it is imported; as NumPy does, it makes another error of Control-C.
+SLOW_TO_LOAD = """
+import time
+print(1, flush=True)
+try:
+    time.sleep(60)
+except KeyboardInterrupt:
+    raise ImportError("a part of it could not be imported")
+"""
+SCRIPT = "import sys; from kd_cv.cli import main; sys.exit(main())"  # as pip writes it
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals as POSIX has them")
+@pytest.mark.parametrize("way", ["script", "module"])
+def test_while_the_package_is_imported(tmp_path, way):
+    (tmp_path / "cv2.py").write_text(SLOW_TO_LOAD)
+    (tmp_path / "kd-cv").write_text(SCRIPT)
+    run = subprocess.Popen(
+        [sys.executable, *{"script": [tmp_path / "kd-cv"], "module": ["-m", "kd_cv"]}[way]],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])},
+    )  # fmt: skip
+    assert run.stdout.readline() == "1\n"
+    run.send_signal(signal.SIGINT)
+    _, errors = run.communicate(timeout=60)
+    assert (run.returncode, errors) == (130, "kd-cv: error: interrupted\n")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals as POSIX has them")
+def test_programs_of_others_keep_their_own_way_with_it(tmp_path):
+    program = "import signal, kd_cv; print(signal.getsignal(2) is signal.default_int_handler)"
+    (tmp_path / "mine.py").write_text(program)
+    done = subprocess.run([sys.executable, tmp_path / "mine.py"], capture_output=True, text=True)
+    assert done.stdout == "True\n", done.stderr
