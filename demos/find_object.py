@@ -9,7 +9,7 @@ import cv2
 import numpy as np
 
 from kd_cv import match
-from kd_cv.draw.palette import INLIER, OUTLINE, bgr
+from kd_cv.pictures.palette import INLIER, OUTLINE, bgr
 
 
 def example() -> tuple[np.ndarray, np.ndarray]:

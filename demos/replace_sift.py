@@ -9,7 +9,7 @@ import cv2
 import numpy as np
 
 from kd_cv import KDDescriptor
-from kd_cv.draw.palette import INLIER, bgr
+from kd_cv.pictures.palette import INLIER, bgr
 
 
 def example() -> list[np.ndarray]:

@@ -30,6 +30,7 @@ from kd_cv.models import (
     check_model,
     estimate,
 )
+from kd_cv.pictures.matches import draw_result
 from kd_cv.types import Array32, Detector, Feature, Image, KeyPoints
 
 #: Names of descriptors, and how tables and pictures show them.
@@ -112,8 +113,6 @@ class MatchResult:
 
     def draw(self, path: str | os.PathLike[str] | None = None) -> NDArray[np.uint8]:
         """The picture of the matches (H, W, 3) BGR, and written to a file if one is given."""
-        from kd_cv.draw.matches import draw_result
-
         return draw_result(self, path)
 
     def dmatches(self) -> list[cv2.DMatch]:

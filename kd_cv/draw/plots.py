@@ -20,7 +20,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kd_cv.descriptor.frames import as_frames, from_keypoints, radians
-from kd_cv.draw.palette import (
+from kd_cv.explain import Array, Explanation, Pixel, heat_limit
+from kd_cv.io.files import replacing
+from kd_cv.pictures.palette import (
     BLUE,
     GRAY,
     GREEN,
@@ -32,8 +34,6 @@ from kd_cv.draw.palette import (
     YELLOW,
     diverging_colors,
 )
-from kd_cv.explain import Array, Explanation, Pixel, heat_limit
-from kd_cv.io.files import replacing
 from kd_cv.whitening.variants import ATTENUATION, BETA_INDEX, attenuation, shrinkage
 
 try:

@@ -30,14 +30,14 @@ from kd_cv.descriptor.frames import (
     resized_points,
 )
 from kd_cv.descriptor.sampling import extract_patches
-from kd_cv.draw import palette
-from kd_cv.draw.matches import MAX_LINES
 from kd_cv.explain import heat_limit, heat_maps
 from kd_cv.feature2d import KDDescriptor
 from kd_cv.io.files import replacing
 from kd_cv.io.images import reduced
 from kd_cv.matching import RATIO, MatchResult
 from kd_cv.models import NAMES, WORDS
+from kd_cv.pictures import palette
+from kd_cv.pictures.matches import MAX_LINES
 
 MAX_SIDE = 1600  # of an embedded photograph
 MAX_MATCHES = 2000  # on the page, of all descriptors together: the most certain of each

@@ -26,7 +26,6 @@ from kd_cv.descriptor.kernels import PHI, THETA, VonMises, X
 from kd_cv.descriptor.projection import Projection
 from kd_cv.descriptor.sampling import extract_patches
 from kd_cv.descriptor.spec import KERNELS, Spec
-from kd_cv.draw.palette import BLUE, GRAY, GREEN, ORANGE, PURPLE, VERMILION
 from kd_cv.draw.plots import (
     Figure,
     add_heat_key,
@@ -59,6 +58,7 @@ from kd_cv.explain import (
 from kd_cv.feature2d import KDDescriptor
 from kd_cv.fit.scenes import Scene
 from kd_cv.io.builtin import TEST_PHOTOS
+from kd_cv.pictures.palette import BLUE, GRAY, GREEN, ORANGE, PURPLE, VERMILION
 from kd_cv.settings import Settings
 from kd_cv.whitening import registry as shipped
 from kd_cv.whitening.registry import DEFAULT_WEIGHTS

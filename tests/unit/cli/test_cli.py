@@ -17,10 +17,10 @@ pytest.importorskip("rich")
 pytest.importorskip("skimage")
 
 from kd_cv.cli import detectors, main
-from kd_cv.draw import palette
 from kd_cv.evaluate.metrics import homography_corner_error
 from kd_cv.io.builtin import example_pair
 from kd_cv.io.sources import read_source
+from kd_cv.pictures import palette
 
 INLIER, OUTLIER = palette.bgr(palette.INLIER), palette.bgr(palette.OUTLIER)
 

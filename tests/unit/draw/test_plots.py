@@ -12,8 +12,9 @@ matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")
 
 from kd_cv.descriptor.spec import Spec  # noqa: E402
-from kd_cv.draw import palette, plots  # noqa: E402
+from kd_cv.draw import plots  # noqa: E402
 from kd_cv.explain import explain_patches, patch_map  # noqa: E402
+from kd_cv.pictures import palette  # noqa: E402
 
 PHOTO = data.astronaut()[..., ::-1].copy()
 

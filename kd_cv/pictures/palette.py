@@ -11,8 +11,6 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from kd_cv.explain import heat_limit
-
 Color = tuple[int, int, int]
 
 BLACK, ORANGE, SKY, GREEN = "#000000", "#e69f00", "#56b4e9", "#009e73"
@@ -58,9 +56,3 @@ def diverging_colors() -> NDArray[np.float64]:
 def heat_levels(heat: NDArray[Any]) -> NDArray[np.uint8]:
     """Values from -1 to 1 as numbers of `diverging_colors`; what lies beyond takes the last."""
     return np.clip(np.rint(127.5 * (1 + heat)), 0, 255).astype(np.uint8)
-
-
-def heat_rgb(heat: NDArray[np.float64], limit: float | None = None) -> NDArray[np.uint8]:
-    """A heat map (P, P) in colours (P, P, 3), RGB; the strongest colour stands for `limit`."""
-    limit = heat_limit(heat) if limit is None else limit
-    return np.rint(255 * diverging_colors())[heat_levels(heat / limit)].astype(np.uint8)

@@ -6,17 +6,18 @@
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any, Protocol
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
 from kd_cv.descriptor.frames import as_detectable, as_gray, resized_points
-from kd_cv.draw import palette
-from kd_cv.draw.palette import Color
 from kd_cv.io.files import replacing
-from kd_cv.matching import MatchResult
-from kd_cv.models import NAMES, WORDS
+from kd_cv.models import NAMES, WORDS, Model
+from kd_cv.pictures import palette
+from kd_cv.pictures.palette import Color
+from kd_cv.types import Array32, KeyPoints
 from kd_cv.types import Image as AnyImage
 
 Image = NDArray[np.uint8]
@@ -38,8 +39,35 @@ MAX_WIDTH = 2400
 MAX_LINES = 220  # more would hide the photographs
 
 
+class Matched(Protocol):
+    """What is drawn of a `MatchResult`."""
+
+    @property
+    def keypoints0(self) -> KeyPoints: ...
+    @property
+    def keypoints1(self) -> KeyPoints: ...
+    @property
+    def matches(self) -> NDArray[np.int64]: ...
+    @property
+    def points0(self) -> NDArray[np.float64]: ...
+    @property
+    def points1(self) -> NDArray[np.float64]: ...
+    @property
+    def ratios(self) -> Array32: ...
+    @property
+    def inliers(self) -> NDArray[np.bool_]: ...
+    @property
+    def success(self) -> bool: ...
+    @property
+    def model(self) -> Model: ...
+    @property
+    def H_0to1(self) -> NDArray[np.float64] | None: ...
+    @property
+    def images(self) -> tuple[Any, Any]: ...
+
+
 def draw_matches(
-    image0: Image, image1: Image, results: Mapping[str, MatchResult], height: int = 720
+    image0: Image, image1: Image, results: Mapping[str, Matched], height: int = 720
 ) -> Image:
     """A sheet (H, W, 3) BGR with a row for each result, under its title, and a legend.
 
@@ -68,7 +96,7 @@ def draw_matches(
 
 
 def draw_result(
-    result: MatchResult, path: str | os.PathLike[str] | None = None, title: str = ""
+    result: Matched, path: str | os.PathLike[str] | None = None, title: str = ""
 ) -> Image:
     """The sheet of one result, of the images that it holds; written to `path` if one is given."""
     if any(image is None for image in result.images):
@@ -98,7 +126,7 @@ def _as_bgr(image: AnyImage) -> Image:
     return np.ascontiguousarray(image[:, :, :3])
 
 
-def _panel(image0: Image, image1: Image, backdrops: Sequence[Image], result: MatchResult) -> Image:
+def _panel(image0: Image, image1: Image, backdrops: Sequence[Image], result: Matched) -> Image:
     left, right = backdrops
     panel = np.full(
         (max(left.shape[0], right.shape[0]), left.shape[1] + GAP + right.shape[1], 3),
@@ -165,11 +193,11 @@ def _lines(panel: Image, a: NDArray[np.float64], b: NDArray[np.float64], color: 
         cv2.line(panel, p, q, color, 1, cv2.LINE_AA, SUBPIXEL)
 
 
-def _stride(result: MatchResult) -> int:
+def _stride(result: Matched) -> int:
     return max(1, -(-len(result.matches) // MAX_LINES))
 
 
-def _counts(result: MatchResult) -> str:
+def _counts(result: Matched) -> str:
     text = f"{int(result.inliers.sum())} inliers of {len(result.matches)} matches"
     if not result.success:
         text += f" · no {NAMES[result.model]}"
@@ -178,7 +206,7 @@ def _counts(result: MatchResult) -> str:
     return text
 
 
-def _legend(results: Iterable[MatchResult]) -> list[tuple[Color, str]]:
+def _legend(results: Iterable[Matched]) -> list[tuple[Color, str]]:
     results = list(results)
     models = {result.model for result in results}
     words = [""] * 2

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from kd_cv.draw import palette
-from kd_cv.draw.palette import bgr, diverging_colors, heat_rgb
+from kd_cv.pictures import palette
+from kd_cv.pictures.palette import bgr, diverging_colors, heat_levels
 
 
 def test_the_palette_is_that_of_okabe_and_ito():
@@ -31,9 +31,10 @@ def test_colours_are_neutral_in_the_middle_and_told_apart_without_red_and_green(
 
 
 def test_a_heat_map_is_white_at_zero_and_vermilion_where_it_speaks_for_the_match():
-    colors = heat_rgb(np.array([[0.0, 0.5], [-0.5, 2.0]]), limit=1.0)
+    levels = heat_levels(np.array([[0.0, 0.5], [-0.5, 2.0]]))
+    colors = 255 * diverging_colors()[levels]
     assert colors.shape == (2, 2, 3)
     assert colors[0, 0].min() > 240
     np.testing.assert_allclose(colors[0, 1], (213, 94, 0), atol=6)
     np.testing.assert_allclose(colors[1, 0], (0, 114, 178), atol=6)
-    np.testing.assert_array_equal(colors[1, 1], np.rint(255 * diverging_colors()[255]))
+    np.testing.assert_array_equal(colors[1, 1], 255 * diverging_colors()[255])
