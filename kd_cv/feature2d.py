@@ -44,7 +44,8 @@ class KDDescriptor(SIFTParameters):
                      of the detector: those of `DoG`, which are those of cv2.SIFT
     patch_size       samples per side of the patch, 16 to 128
     kernel           "concat" (polar and Cartesian), "polar" or "cart"
-    whitening        "ws", "wm", "wus", "wua", "w", "pcasqrt", or None for the raw vector
+    whitening        "wm", "ws", "wus", "wua", "w", "pcasqrt", None for the raw vector; by default
+                     "best" of what the weights have: "wm", else "ws", else "wua"
     weights          name of shipped matrices, path of a fitted file, or a fitted Whitening
     dim              dimensions kept by the whitening
     magnification    side of the patch in keypoint sizes, or a name: "sift" (6),
@@ -318,11 +319,11 @@ class KDDescriptor(SIFTParameters):
     # The same descriptor elsewhere
 
     def module(self) -> KDModule:
-        """The torch module (`KDModule`) with the same settings, for patches."""
+        """The torch module (`KDModule`) with the same settings and matrices, for patches."""
         from kd_cv.nn.module import KDModule
 
         s = self._settings
-        return KDModule(s.patch_size, s.kernel, s.whitening, s.weights, s.dim)
+        return KDModule(s.patch_size, s.kernel, s.whitening, s.weights, s.dim, use=s.use)
 
     # Copies and files. `type(self)`, because `self.__class__` is OpenCV's.
 

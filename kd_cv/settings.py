@@ -27,13 +27,14 @@ from kd_cv.descriptor.windows import windows
 from kd_cv.io.archive import canonical_json
 from kd_cv.io.files import digest
 from kd_cv.types import Array32, Detector, KeyPoints
+from kd_cv.whitening.files import Use
 from kd_cv.whitening.registry import (
     DEFAULT_WEIGHTS,
     DEFAULT_WHITENING,
     Weights,
     projection_for,
+    variant_of,
 )
-from kd_cv.whitening.variants import variant_name
 
 Rows = NDArray[Any]  # float32, or uint8 with cv2.CV_8U
 
@@ -70,6 +71,7 @@ class Settings:
                 f"descriptor_type must be cv2.CV_32F ({cv2.CV_32F}) or cv2.CV_8U ({cv2.CV_8U}), "
                 f"got {self.descriptor_type!r}"
             )
+        object.__setattr__(self, "scales", as_scales(self.scales))
         self.projection  # noqa: B018  (checks patch_size, kernel, whitening, weights and dim)
         weights = self.weights
         canonical = {
@@ -77,7 +79,6 @@ class Settings:
             "weights": os.fspath(weights) if isinstance(weights, os.PathLike) else weights,
             "dim": int(self.dim),
             "magnification": _magnification_or_none(self.magnification),
-            "scales": as_scales(self.scales),
             "descriptor_type": int(self.descriptor_type),
             "upright": bool(self.upright),
             "orient": bool(self.orient),
@@ -97,8 +98,23 @@ class Settings:
 
     @cached_property
     def projection(self) -> Projection | None:
-        """Mean and matrix of the whitening; None without one."""
-        return projection_for(self.spec, self.whitening, self.weights, self.dim)
+        """Mean and matrix of the whitening, for images; None without one."""
+        return projection_for(self.spec, self.whitening, self.weights, self.dim, self.use)
+
+    @cached_property
+    def patch_projection(self) -> Projection | None:
+        """The same for patches that are cut out already, for which weights may have others."""
+        return projection_for(self.spec, self.whitening, self.weights, self.dim, "patches")
+
+    @cached_property
+    def variant(self) -> str | None:
+        """The name of the whitening: of "best", that of the best one that the weights have."""
+        return variant_of(self.spec, self.whitening, self.weights)
+
+    @property
+    def use(self) -> Use:
+        """Which of the matrices of the weights are right for images: see `resolve`."""
+        return "scales" if len(self.scales) > 1 else "images"
 
     @property
     def raw(self) -> "Settings":
@@ -121,11 +137,12 @@ class Settings:
 
         A name or a path may stand for other matrices tomorrow.
         """
-        p = self.projection
+        p, of_patches = self.projection, self.patch_projection
         return {
             **{field.name: getattr(self, field.name) for field in fields(self)},
-            "whitening": variant_name(self.whitening) if self.whitening else None,
+            "whitening": self.variant,
             "weights": p.digest if p else None,
+            "weights_of_patches": of_patches.digest if of_patches else None,
             "dim": self.descriptor_size,
             "magnification": self.side,
             "scales": list(self.scales),
@@ -154,7 +171,7 @@ class Settings:
 
     def rows_of_patches(self, patches: NDArray[Any]) -> Rows:
         """Rows (N, D) of patches (N, P, P) that are cut out already, uint8 or float in 0..1."""
-        return self._stored(self._describer.of_patches(patches))
+        return self._stored(self._patch_describer.of_patches(patches))
 
     def patches(self, gray: NDArray[Any], frames: Frames) -> Array32:
         """What is seen of a gray image at frames (N, 4), at each scale: (N, S, P, P)."""
@@ -167,6 +184,10 @@ class Settings:
     @cached_property
     def _describer(self) -> Describer:
         return Describer(self.spec, self.projection)
+
+    @cached_property
+    def _patch_describer(self) -> Describer:
+        return Describer(self.spec, self.patch_projection)
 
     def _stored(self, rows: Array32) -> Rows:
         return as_uint8(rows) if self.descriptor_type == cv2.CV_8U else rows

@@ -93,7 +93,7 @@ Whitenings = Annotated[
     str | None,
     typer.Option(
         "--whitening",
-        help="Whitenings of kd, commas between: ws, wm, wus, wua, w, pcasqrt, none.",
+        help="Whitenings of kd, commas between: best, wm, ws, wus, wua, w, pcasqrt, none.",
     ),
 ]
 Kernels = Annotated[

@@ -54,13 +54,14 @@ def _of_file(path: Path, as_json: bool) -> None:
 
     found = [
         {
-            "kernel": kernel,
-            "patch_size": size,
+            "kernel": key[0],
+            "patch_size": key[1],
+            **({"only_for": key[2]} if len(key) == 3 else {}),
             "dimensions": whitening.dim,
             "whitenings": whitening.variants(),
             **whitening.provenance,
         }
-        for (kernel, size), whitening in entries_of(path).items()
+        for key, whitening in entries_of(path).items()
     ]
     if as_json:
         print(json.dumps(found, default=str))

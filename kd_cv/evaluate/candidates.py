@@ -23,7 +23,6 @@ from kd_cv.descriptor.sampling import extract_patches
 from kd_cv.feature2d import KDDescriptor
 from kd_cv.matching import root
 from kd_cv.whitening.registry import DEFAULT_WEIGHTS, DEFAULT_WHITENING
-from kd_cv.whitening.variants import variant_name
 
 Gray = NDArray[np.uint8]
 Patches = NDArray[np.uint8]
@@ -96,12 +95,12 @@ class KD:
         if s.whitening is None:
             return f"KD{kernel} raw"
         weights = self.label or (s.weights if isinstance(s.weights, str) else "given")
-        return f"KD{kernel} {s.whitening} ({weights})"
+        return f"KD{kernel} {s.variant} ({weights})"
 
     @property
     def kind(self) -> str:
         s = self.kd.settings
-        return s.kernel if s.whitening is None else f"{s.kernel}+{variant_name(s.whitening)}"
+        return s.kernel if s.variant is None else f"{s.kernel}+{s.variant}"
 
     @property
     def configuration(self) -> dict[str, Any]:

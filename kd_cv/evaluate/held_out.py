@@ -37,10 +37,10 @@ def before_and_after(
 ) -> list[Labelled]:
     """The raw descriptor, the shipped default, and the fitted matrices in their variants."""
     settings: dict[str, Any] = {"patch_size": patch_size, "magnification": magnification}
-    shipped = KDDescriptor(whitening="ws", weights=DEFAULT_WEIGHTS, **settings)
+    shipped = KDDescriptor(weights=DEFAULT_WEIGHTS, **settings)
     return [
         Labelled(KDDescriptor(whitening=None, **settings), "raw"),
-        Labelled(shipped, f"shipped ws ({DEFAULT_WEIGHTS})"),
+        Labelled(shipped, f"shipped {shipped.settings.variant} ({DEFAULT_WEIGHTS})"),
         *(
             Labelled(
                 KDDescriptor(whitening=variant, weights=weights, **settings), f"mine {variant}"

@@ -9,6 +9,7 @@ from kd_cv.descriptor.projection import Projection
 from kd_cv.descriptor.sampling import as_scales, max_depth
 from kd_cv.descriptor.spec import Spec
 from kd_cv.nn.module import KDModule
+from kd_cv.whitening.files import Use
 
 import torch  # isort: skip  (after kd_cv.nn.module, whose ImportError names the extra)
 from torch import Tensor, nn  # isort: skip
@@ -25,7 +26,7 @@ class KDFeature(nn.Module):
     num_features   slots for each image
     detector       any Kornia detector: (images, mask) to (lafs, responses); `DoGDetector` by
                    default, whose keypoints are those of `KDDescriptor`
-    descriptor     the `KDModule`; KDModule() by default
+    descriptor     the `KDModule`; by default KDModule() with the matrices for images
     magnification  side of the patch in keypoint sizes, as in `KDDescriptor`, if the detector's LAFs
                    are of 6 sigma (Kornia's `mr_size=6`); 6 describes the LAFs as they are
     scales         how many patch sizes to average over, or their factors, as in `KDDescriptor`
@@ -51,9 +52,10 @@ class KDFeature(nn.Module):
         if chunk < 1:
             raise ValueError(f"chunk must be at least 1, got {chunk}")
         self.detector = detector or DoGDetector(num_features, upright)
-        self.descriptor = descriptor or KDModule()
         self.magnification = as_magnification(magnification)
         self.scales = as_scales(scales)
+        use: Use = "images" if len(self.scales) == 1 else "scales"
+        self.descriptor = descriptor or KDModule(use=use)
         self.chunk = chunk
         self.eval()
 

@@ -14,6 +14,7 @@ from kd_cv.descriptor.engine import describe_patches
 from kd_cv.descriptor.projection import Projection, project
 from kd_cv.descriptor.spec import Spec
 from kd_cv.kornia_names import understands_kornia
+from kd_cv.whitening.files import Use
 from kd_cv.whitening.registry import (
     DEFAULT_WEIGHTS,
     DEFAULT_WHITENING,
@@ -42,7 +43,9 @@ class KDModule(nn.Module):
     """Kernel descriptor of patches: (B, 1, P, P) in 0..1 to (B, D), unit rows.
 
     patch_size, kernel, whitening, weights, dim: as in `KDDescriptor`. With `trainable` the
-    whitening (mu and A) is a parameter, to be fine-tuned; else all tensors are buffers.
+    whitening (mu and A) is a parameter, to be fine-tuned; else all tensors are buffers. use: what
+    the patches are, for weights that have matrices for each: "patches" that come as they are, as
+    `describe` takes them, or patches of "images" that are cut out as `KDDescriptor` does.
 
     All tensors stay float32 and so does the computation (float64 for float64 patches): `half`,
     `bfloat16` and autocast change the type of the result only (TorchScript is the exception: run it
@@ -71,10 +74,11 @@ class KDModule(nn.Module):
         weights: Any = DEFAULT_WEIGHTS,
         dim: int = 128,
         trainable: bool = False,
+        use: Use = "patches",
     ) -> None:
         super().__init__()
         spec = Spec(patch_size, kernel)
-        projection = projection_for(spec, whitening, weights, dim)
+        projection = projection_for(spec, whitening, weights, dim, use)
         if trainable and projection is None:
             raise ValueError("trainable=True trains the whitening, but whitening is None")
         self.patch_size = int(patch_size)
@@ -109,7 +113,7 @@ class KDModule(nn.Module):
                 f"have begun with {began.max_dim} of {began.dim}"
             )
         return replace(
-            began, U=began.U[:, : A.shape[1]], A_s=A, mu_s=mu,
+            began, U=began.U[:, : A.shape[1]], A_s=A, mu_s=mu, A_m=None, mu_m=None,
             provenance={**began.provenance, "trained": f"{self.whitening} of a KDModule"},
         )  # fmt: skip
 

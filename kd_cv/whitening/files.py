@@ -1,16 +1,21 @@
-"""Files of fitted matrices: several entries of one fit, by (kernel, patch size)."""
+"""Files of fitted matrices: several entries of one fit, by kernel, patch size and use."""
 
 from __future__ import annotations
 
 import os
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from kd_cv.io.archive import read_archive, write_archive
 from kd_cv.whitening.whitening import Whitening
 
-Key = tuple[str, int]  # (kernel, patch size): what an entry of a file is for
+# What matrices are used for: descriptors of images at one patch size, of images at several that are
+# averaged, or of patches that are cut out already.
+Use = Literal["images", "scales", "patches"]
+
+# Kernel and patch size that an entry of a file is for; and the use, if it is for that one alone.
+Key = tuple[str, int] | tuple[str, int, str]
 
 
 def save(path: str | os.PathLike[str], entries: Mapping[Key, Whitening]) -> None:
@@ -53,14 +58,18 @@ def load(path: str | os.PathLike[str]) -> dict[Key, Whitening]:
 
 
 def _key_name(key: Key) -> str:
-    kernel, patch_size = key
-    name = f"{kernel}-{patch_size}"
+    name = "-".join(map(str, key))
     _key_from_name(name)
     return name
 
 
 def _key_from_name(name: str) -> Key:
-    match = re.fullmatch(r"([a-z][a-z0-9_]{0,31})-([1-9][0-9]{0,4})", name)
+    pattern = r"([a-z][a-z0-9_]{0,31})-([1-9][0-9]{0,4})(?:-(images|scales|patches))?"
+    match = re.fullmatch(pattern, name)
     if match is None:
-        raise ValueError(f"an entry is (kernel, patch size) such as ('concat', 32), got {name!r}")
-    return match[1], int(match[2])
+        raise ValueError(
+            "an entry is (kernel, patch size) such as ('concat', 32), or with what it is for alone "
+            f"('images', 'scales' or 'patches') behind, got {name!r}"
+        )
+    key = match[1], int(match[2])
+    return (*key, match[3]) if match[3] else key

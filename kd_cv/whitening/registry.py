@@ -20,16 +20,16 @@ from kd_cv.descriptor.projection import Projection
 from kd_cv.descriptor.spec import Spec
 from kd_cv.io.archive import MAX_BYTES
 from kd_cv.io.files import digest, read_bytes, read_text
-from kd_cv.whitening.files import Key
+from kd_cv.whitening.files import Key, Use
 from kd_cv.whitening.files import load as load_file
 from kd_cv.whitening.pth import load_pth
-from kd_cv.whitening.variants import variant_name
+from kd_cv.whitening.variants import BEST
 from kd_cv.whitening.whitening import Whitening
 
 INDEX = "index.json"
 MAX_INDEX_BYTES = 2**20
 Weights = str | os.PathLike[str] | Whitening | Mapping[Key, Whitening]
-DEFAULT_WHITENING: str | None = "ws"
+DEFAULT_WHITENING: str | None = BEST
 DEFAULT_WEIGHTS = "multiview"
 
 
@@ -73,11 +73,11 @@ def info(name: str) -> Entry:
     return entries[name]
 
 
-def load(name: str, kernel: str, patch_size: int) -> Whitening:
-    """The shipped matrices of a name, for a kernel and the nearest shipped patch size."""
+def load(name: str, kernel: str, patch_size: int, use: Use = "images") -> Whitening:
+    """The shipped matrices of a name, for a kernel, the nearest shipped patch size and a use."""
     entry = info(name)
     entries = _shipped(folder() / entry.file, entry.sha256)
-    return _nearest(entries, kernel, patch_size, f"weights {name!r}")
+    return _nearest(entries, kernel, patch_size, use, f"weights {name!r}")
 
 
 def resolve(
@@ -85,12 +85,14 @@ def resolve(
     kernel: str,
     patch_size: int,
     dim: int | None = None,
+    use: Use = "images",
 ) -> Whitening:
     """The matrices that a user means by `weights`.
 
     weights: a shipped name, the path of an .npz or of the authors' .pth file, a fitted Whitening,
     or the entries of a file. The kernel must be there; among its patch sizes the nearest is taken
-    (the smaller of two), as the statistics of the descriptor hardly depend on the patch size.
+    (the smaller of two), as the statistics of the descriptor hardly depend on the patch size; and
+    of that size those for `use` alone, if there are any, else those for every use.
     dim: the dimension of the raw descriptor, which the matrices must have.
     """
     if isinstance(weights, Whitening):
@@ -98,18 +100,18 @@ def resolve(
     elif isinstance(weights, Mapping):
         source = "the given entries"
         for key, value in weights.items():
-            if not (isinstance(key, tuple) and len(key) == 2 and isinstance(value, Whitening)):
+            if not (isinstance(key, tuple) and len(key) in (2, 3) and isinstance(value, Whitening)):
                 raise TypeError(
                     "a dict of weights has keys (kernel, patch size) and a Whitening for each, "
                     f"got {key!r}: {type(value).__name__}"
                 )
-        whitening = _nearest(weights, kernel, patch_size, source)
+        whitening = _nearest(weights, kernel, patch_size, use, source)
     elif isinstance(weights, (str, os.PathLike)):
         source = f"weights {os.fspath(weights)!r}"
         if isinstance(weights, str) and weights in names():
-            whitening = load(weights, kernel, patch_size)
+            whitening = load(weights, kernel, patch_size, use)
         else:
-            whitening = _from_path(Path(weights), kernel, patch_size)
+            whitening = _from_path(Path(weights), kernel, patch_size, use)
     else:
         raise TypeError(
             "weights must be a shipped name, a path, a Whitening or a dict of them, "
@@ -124,7 +126,7 @@ def resolve(
 
 
 def projection_for(
-    spec: Spec, whitening: str | None, weights: Weights, dim: int
+    spec: Spec, whitening: str | None, weights: Weights, dim: int, use: Use = "images"
 ) -> Projection | None:
     """The projection that `whitening` and `weights` name, of at most `dim` dimensions.
 
@@ -134,9 +136,15 @@ def projection_for(
         raise ValueError(f"dim must be a positive int, got {dim!r}")
     if whitening is None:
         return None
-    variant = variant_name(whitening)
-    fitted = resolve(weights, spec.kernel, spec.patch_size, spec.dim)
-    return fitted.projection(variant, min(int(dim), fitted.max_dim))  # or all there are
+    fitted = resolve(weights, spec.kernel, spec.patch_size, spec.dim, use)
+    return fitted.projection(whitening, min(int(dim), fitted.max_dim))  # or all there are
+
+
+def variant_of(spec: Spec, whitening: str | None, weights: Weights) -> str | None:
+    """The variant that `whitening` means: "best" is the best that there is in the matrices."""
+    if whitening is None:
+        return None
+    return resolve(weights, spec.kernel, spec.patch_size, spec.dim).variant(whitening)
 
 
 def file_sha256(path: str | os.PathLike[str]) -> str:
@@ -152,7 +160,7 @@ def entries_of(path: str | os.PathLike[str]) -> Mapping[Key, Whitening]:
     return load_file(path)
 
 
-def _from_path(path: Path, kernel: str, patch_size: int) -> Whitening:
+def _from_path(path: Path, kernel: str, patch_size: int, use: Use) -> Whitening:
     if path.suffix not in (".npz", ".pth"):
         raise ValueError(
             f"unknown weights {str(path)!r}: shipped are {_listed(names())}; "
@@ -166,17 +174,18 @@ def _from_path(path: Path, kernel: str, patch_size: int) -> Whitening:
     if path.suffix == ".pth":
         return _pth(path, state.st_mtime_ns, state.st_size)
     entries = _npz(path, state.st_mtime_ns, state.st_size)
-    return _nearest(entries, kernel, patch_size, str(path))
+    return _nearest(entries, kernel, patch_size, use, str(path))
 
 
 def _nearest(
-    entries: Mapping[Key, Whitening], kernel: str, patch_size: int, source: str
+    entries: Mapping[Key, Whitening], kernel: str, patch_size: int, use: Use, source: str
 ) -> Whitening:
-    sizes = sorted(size for fitted_kernel, size in entries if fitted_kernel == kernel)
-    if not sizes:
-        kernels = ", ".join(sorted({fitted_kernel for fitted_kernel, _ in entries}))
-        raise ValueError(f"{source} has no matrices for kernel {kernel!r}, only for {kernels}")
-    return entries[kernel, min(sizes, key=lambda size: abs(size - patch_size))]
+    fitting = [key for key in entries if key[0] == kernel and key[2:] in ((), (use,))]
+    if not fitting:
+        others = sorted({" of ".join((key[0], *key[2:])) for key in entries})
+        wanted = f"kernel {kernel!r}" + (f" of {use}" if kernel in {k[0] for k in entries} else "")
+        raise ValueError(f"{source} has no matrices for {wanted}, only for {', '.join(others)}")
+    return entries[min(fitting, key=lambda k: (abs(k[1] - patch_size), k[1], not k[2:]))]
 
 
 def _listed(names: Iterable[str]) -> str:

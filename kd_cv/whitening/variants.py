@@ -27,6 +27,7 @@ from numpy.typing import ArrayLike, NDArray
 Float64 = NDArray[np.float64]
 
 VARIANTS = ("w", "wua", "wus", "ws", "wm", "pcasqrt")
+BEST = "best"  # the best of those that were fitted: trained, supervised, attenuated
 ALIASES = {"lw": "ws", "pcaws": "wus", "pcawt": "wua", "pca": "pcasqrt"}  # Kornia's names
 
 ATTENUATION = 0.7  # t of W_UA
@@ -45,7 +46,9 @@ def variant_name(name: str) -> str:
         canonical = ALIASES.get(plain, plain)
     if canonical not in VARIANTS:
         known = ", ".join(VARIANTS)
-        raise ValueError(f"unknown whitening {name!r}: expected one of {known} (or {_aliases()})")
+        raise ValueError(
+            f"unknown whitening {name!r}: expected {BEST}, or one of {known} (or {_aliases()})"
+        )
     return canonical
 
 

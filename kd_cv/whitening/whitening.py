@@ -16,6 +16,7 @@ from kd_cv.io.archive import canonical_json
 from kd_cv.whitening.statistics import Statistics
 from kd_cv.whitening.variants import (
     ATTENUATION,
+    BEST,
     BETA_INDEX,
     FLOOR,
     VARIANTS,
@@ -162,6 +163,15 @@ class Whitening:
         """The variants that were fitted."""
         return tuple(name for name in VARIANTS if self.has(name))
 
+    def variant(self, name: str) -> str:
+        """The canonical name of a variant; of "best" that of the best one that was fitted.
+
+        That is W_M if it was trained, else W_S if there were pairs, else W_UA.
+        """
+        if name != BEST:
+            return variant_name(name)
+        return next(best for best in ("wm", "ws", "wua") if self.has(best))
+
     def projection(
         self,
         variant: str,
@@ -172,9 +182,10 @@ class Whitening:
     ) -> Projection:
         """The projection to `dim` dimensions by a variant; to max_dim if dim is not given.
 
-        t and beta_index replace the fitted settings of W_UA and W_US.
+        variant: a name, or "best" (see `variant`). t and beta_index replace the fitted settings of
+        W_UA and W_US.
         """
-        name = variant_name(variant)
+        name = self.variant(variant)
         columns = self.max_dim if dim is None else checked_dim(dim, self.max_dim)
         if t is not None and name != "wua":
             raise ValueError(f't is a setting of "wua", not of {name!r}')

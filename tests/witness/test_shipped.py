@@ -28,7 +28,7 @@ def test_every_combination_gives_unit_rows(camera, name, kernel, P, whitening):
 
 def test_the_default_is_supervised_and_whitened_to_128():
     kd = KDDescriptor()
-    assert (DEFAULT_WHITENING, DEFAULT_WEIGHTS) == ("ws", "multiview")
+    assert (DEFAULT_WHITENING, DEFAULT_WEIGHTS) == ("best", "multiview")
     assert kd.descriptorSize() == 128
     assert kd.settings.weights == "multiview"
 

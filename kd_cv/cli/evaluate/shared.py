@@ -68,7 +68,8 @@ def curve_whitening(weights: str | None, kernel: str, patch_size: int) -> tuple[
     from kd_cv.whitening.registry import DEFAULT_WEIGHTS, resolve
 
     name = weights or DEFAULT_WEIGHTS
-    return resolve(name, kernel, patch_size, Spec(patch_size, kernel).dim), f"whitening: {name}"
+    dim = Spec(patch_size, kernel).dim
+    return resolve(name, kernel, patch_size, dim, "patches"), f"whitening: {name}"
 
 
 def raw_rows(patches: Any, patch_size: int) -> Any:

@@ -547,7 +547,7 @@ def test_curves_of_patches_as_table_and_picture(
         (["hpatches", "EMPTY"], "no sequences"),
         (["matching", "EMPTY"], "no sequences"),
         (["matching", "--descriptor", "surf"], "unknown descriptor"),
-        (["matching", "--whitening", "best"], "unknown whitening"),
+        (["matching", "--whitening", "finest"], "unknown whitening"),
         (["matching", "--magnification", "0"], "magnification must be positive"),
         (["shrinkage", "-o", "a.txt"], "unknown kind of figure"),
         (["shrinkage", "EMPTY"], "holds no photographs"),

@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -162,3 +163,42 @@ def test_every_shipped_file_is_whole():
 def test_a_dict_of_something_else(entries):
     with pytest.raises(TypeError, match=r"keys \(kernel, patch size\) and a Whitening for each"):
         weights.resolve(entries, "concat", 32)
+
+
+def test_matrices_for_one_use_come_before_those_for_all(tmp_path):
+    everything = fit(6, 0)
+    entries = {
+        ("polar", 32): everything,
+        ("polar", 32, "scales"): fit(6, 1),
+        ("polar", 64, "patches"): fit(6, 2),
+    }
+    save(tmp_path / "mine.npz", entries)
+    assert load(tmp_path / "mine.npz").keys() == entries.keys()
+    chosen = {
+        ("images", 32): 0, ("images", 64): 0, ("images", 128): 0,
+        ("scales", 32): 1, ("scales", 64): 1,
+        ("patches", 16): 0, ("patches", 32): 0, ("patches", 64): 2, ("patches", 48): 0,
+    }  # fmt: skip
+    for given in (tmp_path / "mine.npz", entries):
+        for (use, size), seed in chosen.items():
+            found = weights.resolve(given, "polar", size, use=use)
+            np.testing.assert_array_equal(found.U, fit(6, seed).U)
+    only = {("polar", 32, "scales"): everything}
+    with pytest.raises(ValueError, match="'polar' of images, only for polar of scales"):
+        weights.resolve(only, "polar", 32)
+    with pytest.raises(ValueError, match=r"an entry is \(kernel, patch size\)"):
+        save(tmp_path / "other.npz", {("polar", 32, "sketches"): everything})
+
+
+def test_the_best_is_the_trained_then_the_supervised_then_the_attenuated():
+    X = np.random.default_rng(0).normal(size=(200, 6))
+    pairs = np.arange(200).reshape(-1, 2)
+    alone = Whitening.fit(Statistics(6).update(X))
+    paired = Whitening.fit(Statistics(6).update(X, pairs))
+    trained = replace(paired, A_m=paired.A_s[:, ::-1], mu_m=paired.mu)
+    for fitted, name in ((alone, "wua"), (paired, "ws"), (trained, "wm")):
+        assert fitted.variant("best") == name
+        np.testing.assert_array_equal(fitted.projection("best").A, fitted.projection(name).A)
+    assert trained.variant("W_S") == "ws"
+    with pytest.raises(ValueError, match='"wm" is missing'):
+        paired.projection("wm")
