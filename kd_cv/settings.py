@@ -27,7 +27,7 @@ from kd_cv.descriptor.windows import windows
 from kd_cv.io.archive import canonical_json
 from kd_cv.io.files import digest
 from kd_cv.types import Array32, Detector, KeyPoints
-from kd_cv.whitening.files import Use
+from kd_cv.whitening.files import Use, use_of_images
 from kd_cv.whitening.registry import (
     DEFAULT_WEIGHTS,
     DEFAULT_WHITENING,
@@ -114,7 +114,7 @@ class Settings:
     @property
     def use(self) -> Use:
         """Which of the matrices of the weights are right for images: see `resolve`."""
-        return "scales" if len(self.scales) > 1 else "images"
+        return use_of_images(self.scales)
 
     @property
     def raw(self) -> "Settings":

@@ -23,7 +23,9 @@ def command(
     kernel: Annotated[str, typer.Option(help="Kernel: concat, polar or cart.")] = "concat",
     whitening: Annotated[
         str | None,
-        typer.Option(help="Whitening: ws, wm, wus, wua, w, pcasqrt or none.", show_default=False),
+        typer.Option(
+            help="Whitening: best, wm, ws, wus, wua, w, pcasqrt or none.", show_default=False
+        ),
     ] = None,
     weights: Weights = None,
     dim: Dim = 128,

@@ -9,6 +9,7 @@ from kd_cv.descriptor.sampling import as_scales
 from kd_cv.io.files import replacing
 from kd_cv.nn.lafs import round_lafs, scaled
 from kd_cv.nn.module import KDModule
+from kd_cv.whitening.files import use_of_images
 from kd_cv.nn.sampling import pyramid_of, sample
 
 import torch  # isort: skip  (after kd_cv.nn.module, whose ImportError names the extra)
@@ -71,6 +72,8 @@ def export_onnx(
         (1.0,),
     ):
         raise ValueError("magnification and scales need image=True: patches are already sampled")
+    if image:
+        settings.setdefault("use", use_of_images(as_scales(scales)))
     descriptor = KDModule(**settings).eval()
     module: nn.Module = descriptor
     batch = torch.export.Dim.DYNAMIC

@@ -9,7 +9,7 @@ from kd_cv.descriptor.projection import Projection
 from kd_cv.descriptor.sampling import as_scales, max_depth
 from kd_cv.descriptor.spec import Spec
 from kd_cv.nn.module import KDModule
-from kd_cv.whitening.files import Use
+from kd_cv.whitening.files import use_of_images
 
 import torch  # isort: skip  (after kd_cv.nn.module, whose ImportError names the extra)
 from torch import Tensor, nn  # isort: skip
@@ -54,8 +54,7 @@ class KDFeature(nn.Module):
         self.detector = detector or DoGDetector(num_features, upright)
         self.magnification = as_magnification(magnification)
         self.scales = as_scales(scales)
-        use: Use = "images" if len(self.scales) == 1 else "scales"
-        self.descriptor = descriptor or KDModule(use=use)
+        self.descriptor = descriptor or KDModule(use=use_of_images(self.scales))
         self.chunk = chunk
         self.eval()
 

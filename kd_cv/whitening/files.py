@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from kd_cv.io.archive import read_archive, write_archive
@@ -16,6 +16,11 @@ Use = Literal["images", "scales", "patches"]
 
 # Kernel and patch size that an entry of a file is for; and the use, if it is for that one alone.
 Key = tuple[str, int] | tuple[str, int, str]
+
+
+def use_of_images(scales: Sequence[float]) -> Use:
+    """What matrices for images are used for, by the patch sizes that are averaged over."""
+    return "images" if len(scales) == 1 else "scales"
 
 
 def save(path: str | os.PathLike[str], entries: Mapping[Key, Whitening]) -> None:
