@@ -9,8 +9,8 @@ from kd_cv.descriptor.sampling import as_scales
 from kd_cv.io.files import replacing
 from kd_cv.nn.lafs import round_lafs, scaled
 from kd_cv.nn.module import KDModule
-from kd_cv.whitening.files import use_of_images
 from kd_cv.nn.sampling import pyramid_of, sample
+from kd_cv.whitening.files import use_of_images
 
 import torch  # isort: skip  (after kd_cv.nn.module, whose ImportError names the extra)
 from torch import Tensor, nn  # isort: skip
