@@ -1,6 +1,7 @@
 """`kd-cv colmap`: a reconstruction."""
 
 import json
+import shlex
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -22,6 +23,7 @@ from kd_cv.cli.options import (
     Weights,
 )
 from kd_cv.io.files import printable
+from kd_cv.io.images import say_others
 from kd_cv.matching import DESCRIPTORS, RATIO
 
 
@@ -96,11 +98,20 @@ def command(
     else:
         print(table(rows))
         folder = workspace / names[0] if compare else workspace
-        print(f"model: {folder.resolve() / 'sparse'}")
-        print(
-            f"open it: colmap gui --import_path {folder / 'sparse'} "
-            f"--database_path {folder / 'database.db'} --image_path {collection.root}"
-        )
+        if rows[0].registered:
+            print(how_to_open(folder, collection.root))
     for name, reason in rows[0].skipped.items():
         print(printable(f"skipped {name}: {reason}"), file=sys.stderr)
+    if rows[0].others:
+        print(printable(say_others(rows[0].others)), file=sys.stderr)
     raise typer.Exit(0 if all(row.registered for row in rows) else 1)
+
+
+def how_to_open(folder: Path, images: Path) -> str:
+    """Where the model of a workspace is, and the command that shows it, to be pasted as it is."""
+    from kd_cv.collection.colmap import MODEL
+
+    model, database = folder.resolve() / MODEL, folder.resolve() / "database.db"
+    options = {"import_path": model, "database_path": database, "image_path": images}
+    shown = " ".join(f"--{name} {shlex.quote(str(path))}" for name, path in options.items())
+    return f"model: {model}\nopen it: colmap gui {shown}"

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
@@ -14,6 +14,7 @@ from kd_cv.cli.options import Json, Magnification, Scheduler
 from kd_cv.cli.outputs import check_writable
 from kd_cv.cli.tables import plain_warnings, print_table, telling
 from kd_cv.descriptor.frames import MAGNIFICATION
+from kd_cv.io.files import printable
 
 if TYPE_CHECKING:
     from kd_cv.evaluate.scores import Score
@@ -71,7 +72,7 @@ def command(
     """
     from kd_cv.evaluate.held_out import before_and_after, best_variant, held_out_scores
     from kd_cv.fit.matrices import fit_photos, split_photos
-    from kd_cv.io.images import list_photos
+    from kd_cv.io.images import find_photos, list_photos, say_others
     from kd_cv.whitening import save
 
     if pairs not in ("none", "warp", "sfm"):
@@ -98,14 +99,17 @@ def command(
         candidates = before_and_after(output, variants, sizes[0], magnification)
         scores, tested = held_out_scores(held_out, candidates, tell)
     best, provenance = best_variant(candidates, scores), fitted.provenance
+    others = find_photos(photos).others
     if as_json:
-        print(json.dumps(summary(output, provenance, scores, tested, best)))
+        print(json.dumps(summary(output, provenance, scores, tested, best, others)))
         return
     _print(scores, tested)
     if not_better(scores):
         print("kd-cv: these matrices are no better than the shipped ones here", file=sys.stderr)
     counts = f"{provenance['patches']:,} descriptors, {provenance['pairs']:,} pairs"
     print(f"fitted on {counts} of {provenance['fitted_on']}")
+    if others:
+        print(printable(say_others(others)))
     print(f"matrices: {output.resolve()}")
     print(f'use them: KDDescriptor(weights="{output}", whitening="{best}")')
 
@@ -128,7 +132,12 @@ def _on_cluster(scheduler: str, workers: int | None) -> Iterator[Any]:
 
 
 def summary(
-    output: Path, provenance: Any, scores: "Sequence[Score]", held_out: int, best: str | None
+    output: Path,
+    provenance: Any,
+    scores: "Sequence[Score]",
+    held_out: int,
+    best: str | None,
+    others: Mapping[str, int],
 ) -> dict[str, Any]:
     """What --json prints."""
     return {
@@ -136,6 +145,7 @@ def summary(
         "provenance": dict(provenance),
         "held_out": held_out,
         "best": best,
+        "others": dict(others),
         "scores": [asdict(score) for score in scores],
     }
 

@@ -31,6 +31,7 @@ from kd_cv.matching import RATIO, match_descriptors
 
 DIM, NORM = 128, 512.0  # of SIFT in COLMAP
 OFFSET = 42.0  # byte that stands for 0: 2.5 standard deviations of an entry fit below it
+MODEL = Path("sparse", "0")  # the first of the models, where COLMAP keeps it
 
 Matcher = Literal["kd", "colmap"]
 CameraChoice = Literal["auto", "single", "per-folder", "per-image"]
@@ -238,6 +239,7 @@ class Row:
     """A line of the table: what a reconstruction came to.
 
     images   that could be used; `skipped`: name -> reason of those that could not
+    others   files beside them that are no photographs: suffix -> count
     """
 
     descriptor: str
@@ -248,6 +250,7 @@ class Row:
     error: float  # reprojection error in pixels, on average
     matches: int  # verified, over all pairs
     skipped: Mapping[str, str] = field(default_factory=dict)
+    others: Mapping[str, int] = field(default_factory=dict)
 
 
 def reconstruct(
@@ -269,7 +272,8 @@ def reconstruct(
     camera  which photographs share a lens: "auto" goes by their EXIF data
     threads  of the extraction and of COLMAP; as many as there are cores by default
 
-    The workspace keeps features.h5, database.db and sparse/, the model with the most images.
+    The workspace keeps features.h5, database.db and, in sparse/0 as COLMAP has it, the model with
+    the most images.
     Extraction that was interrupted goes on; the rest is done anew.
 
     >>> print(table([reconstruct("photographs", "workspace")]))  # doctest: +SKIP
@@ -292,14 +296,16 @@ def reconstruct(
     with quiet():
         write_database(features, collection.root, database, camera)
         match_database(database, features, wanted, matcher=matcher, ratio=ratio, threads=count)
-        model = largest_model(database, collection.root, workspace / "sparse", count)
+        model = largest_model(database, collection.root, workspace / MODEL, count)
     with _opened(database) as target:
         matches = int(target.num_inlier_matches())
     with reading(features) as stored:
         name = stored.descriptor
     if model is None:
         none = float("nan")
-        return Row(name, len(names), 0, 0, none, none, matches, summary.skipped)
+        return Row(
+            name, len(names), 0, 0, none, none, matches, summary.skipped, summary.others
+        )  # fmt: skip
     return Row(
         name,
         len(names),
@@ -309,6 +315,7 @@ def reconstruct(
         model.compute_mean_reprojection_error(),
         matches,
         summary.skipped,
+        summary.others,
     )
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from kd_cv.io.files import PathLike, check_utf8, read_text
-from kd_cv.io.images import PHOTO_SUFFIXES, find_photos
+from kd_cv.io.images import PHOTO_SUFFIXES, by_suffix, find_photos, say_others
 
 MAX_LIST_BYTES = 2**30  # a million names take 50 MB
 MAX_DEPTH = 64  # folders of a name; HDF5 takes longer for each, by their square in all
@@ -19,11 +19,13 @@ class Collection:
     """Images by their names: paths below a root folder.
 
     refused  what was found and cannot be taken: name -> reason
+    others   files beside them that are no photographs: suffix -> count
     """
 
     root: Path
     names: tuple[str, ...]
     refused: Mapping[str, str] = field(default_factory=dict)
+    others: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, images: PathLike | Collection, root: PathLike | None = None) -> Collection:
@@ -38,9 +40,10 @@ class Collection:
         path = Path(images)
         if path.is_dir():
             base = Path(root or path)
-            photos, unread = find_photos(path)
-            named = {_below(place, base): why for place, why in unread.items()}
-            return cls._found(base, (_below(photo, base) for photo in photos), named)
+            found = find_photos(path)
+            named = {_below(place, base): why for place, why in found.unread.items()}
+            names = (_below(photo, base) for photo in found.photos)
+            return cls._found(base, names, named, found.others)
         if path.exists():
             if path.suffix.lower() != ".txt":
                 raise ValueError(
@@ -48,7 +51,7 @@ class Collection:
                 )
             lines = map(str.strip, read_text(path, MAX_LIST_BYTES, "utf-8").splitlines())
             listed = [name_in(line) for line in lines if line and not line.startswith("#")]
-            return cls._found(Path(root or path.parent), listed, {})
+            return cls._found(Path(root or path.parent), listed, {}, {})
         fixed = path.parts[: _first_wildcard(path.parts)]
         base = Path(root) if root else Path(*fixed)
         try:
@@ -57,11 +60,19 @@ class Collection:
             raise ValueError(
                 f"folders below {str(Path(*fixed))!r} are too deep for a pattern: give the folder"
             ) from None
-        photos = [p for p in matched if p.suffix.lower() in PHOTO_SUFFIXES and p.is_file()]
-        return cls._found(base, sorted(_below(photo, base) for photo in photos), {})
+        files = [p for p in matched if p.is_file()]
+        photos = [p for p in files if p.suffix.lower() in PHOTO_SUFFIXES]
+        others = by_suffix([p for p in files if p.suffix.lower() not in PHOTO_SUFFIXES])
+        return cls._found(base, sorted(_below(photo, base) for photo in photos), {}, others)
 
     @classmethod
-    def _found(cls, root: Path, names: Iterable[str], refused: Mapping[str, str]) -> Collection:
+    def _found(
+        cls,
+        root: Path,
+        names: Iterable[str],
+        refused: Mapping[str, str],
+        others: Mapping[str, int],
+    ) -> Collection:
         taken: dict[str, None] = {}
         refused = dict(refused)
         for name in names:
@@ -70,8 +81,9 @@ class Collection:
             except ValueError as error:
                 refused[name] = str(error)
         if not taken and not refused:
-            raise ValueError(f"no images found in {str(root)!r}")
-        return cls(root.absolute(), tuple(taken), refused)
+            said = say_others(others)
+            raise ValueError(f"no images found in {str(root)!r}" + (f"; {said}" if said else ""))
+        return cls(root.absolute(), tuple(taken), refused, others)
 
 
 def name_in(text: str) -> str:

@@ -27,6 +27,7 @@ from kd_cv.collection.extraction import STAGES, Extraction, check_settings
 from kd_cv.collection.names import Collection
 from kd_cv.collection.partial import clear, keep_settings, owned, remove
 from kd_cv.collection.store import (
+    READERS,
     SETTINGS,
     copy_image,
     load_h5py,
@@ -35,6 +36,7 @@ from kd_cv.collection.store import (
     text_attribute,
 )
 from kd_cv.io.files import PathLike, printable, replacing
+from kd_cv.io.images import say_others
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,7 @@ class Summary:
 
     images     in the collection; of these `kept` were described by an earlier run
     skipped    name -> reason
+    others     files beside them that are no photographs: suffix -> count
     seconds    from start to end; `cpu`: processor seconds by stage, as the threads count them
     """
 
@@ -55,6 +58,7 @@ class Summary:
     seconds: float
     workers: int
     cpu: Mapping[str, float] = field(default_factory=dict)
+    others: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def use(self) -> float:
@@ -78,6 +82,8 @@ class Summary:
         lines += [printable(f"skipped {name}: {reason}") for name, reason in self.skipped.items()]
         if self.skipped:
             lines.append(f"{len(self.skipped)} of {self.images} images skipped")
+        if self.others:
+            lines.append(printable(say_others(self.others)))
         return "\n".join(lines)
 
 
@@ -130,7 +136,7 @@ def extract(
             for report in shown(run(plan, extraction), len(todo), progress):
                 totals = _sum(totals, report)
             if totals.done or totals.kept or not output.exists():
-                _assemble(output, partial, plan, text)
+                _assemble(output, partial, plan, extraction)
         remove(partial)
     return Summary(
         output,
@@ -142,6 +148,7 @@ def extract(
         time.perf_counter() - start,
         workers,
         totals.seconds,
+        collection.others,
     )
 
 
@@ -230,13 +237,14 @@ def _sum(a: Report, b: Report) -> Report:
     return Report(a.done + b.done, keypoints, skipped, seconds, kept)
 
 
-def _assemble(output: Path, partial: Path, plan: Sequence[Batch], text: str) -> None:
+def _assemble(output: Path, partial: Path, plan: Sequence[Batch], extraction: Extraction) -> None:
     """Write the output from what it had and the partial files, in the order of the names."""
     h5py = load_h5py()
     # Among the partial files, so that what a killed run leaves is cleared up by the next one.
     with replacing(output, within=partial) as whole:
         with h5py.File(whole, "w") as file:
-            file.attrs[SETTINGS] = text
+            file.attrs[SETTINGS] = extraction.settings_text
+            file.attrs["readers"] = READERS[extraction.dtype]
             if output.exists():
                 with open_hdf5(output) as old:
                     for name in names_in(old):

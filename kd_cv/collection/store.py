@@ -39,7 +39,13 @@ from kd_cv.settings import as_uint8
 
 SETTINGS = "kd_cv"  # the root attribute that holds the settings as JSON
 KEYS = ("keypoints", "descriptors", "scores", "scales", "oris", "image_size")
-DTYPES = ("float16", "float32", "uint8")
+#: Which programs can use descriptors of each type; also an attribute of the file.
+READERS = {
+    "float16": "kd_cv, hloc, deep-image-matching",
+    "float32": "kd_cv, hloc, deep-image-matching",
+    "uint8": "kd_cv alone: 128 stands for 0, and hloc's dot products find nothing in it",
+}
+DTYPES = tuple(READERS)
 MAX_BYTES = 2**29  # of an image's datasets, unpacked; 8,192 keypoints take 4 MB
 MAX_RATIO = 1100  # bytes that one stored byte may stand for; deflate reaches 1032
 

@@ -204,9 +204,10 @@ def largest_model(
     options.random_seed = 0
     for name, value in settings.items():
         setattr(options, name, value)
-    drafts = final.with_name("mapping")
+    drafts = database.with_name("mapping")
     for folder in (drafts, final):
         shutil.rmtree(folder, ignore_errors=True)
+    final.parent.mkdir(exist_ok=True)
     drafts.mkdir()
     models = pycolmap.incremental_mapping(database, image_root, drafts, options=options)
     best = max(models.values(), key=lambda m: (m.num_reg_images(), m.num_points3D()), default=None)

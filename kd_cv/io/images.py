@@ -6,8 +6,10 @@ import os
 import re
 import struct
 import warnings
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 import cv2
 import numpy as np
@@ -20,6 +22,8 @@ from kd_cv.io.files import as_folder, read_bytes, reason
 PHOTO_SUFFIXES = frozenset(
     {".jpg", ".jpeg", ".png", ".bmp", ".ppm", ".pgm", ".tif", ".tiff", ".webp"}
 )
+#: Photographs of phones, which OpenCV does not read.
+HEIF_SUFFIXES = frozenset({".heic", ".heif"})
 
 MAX_PIXELS = 2**27  # a photograph larger than this is taken for a decompression bomb
 MAX_IMAGE_BYTES = 2**30
@@ -29,13 +33,27 @@ MAX_SCANS = 100  # of a JPEG: each is a pass over all pixels; cameras and editor
 # ----------------------------------------------------------------------------------------- folders
 
 
-def find_photos(folder: str | os.PathLike[str]) -> tuple[list[Path], dict[Path, str]]:
-    """Photographs in a folder and below it, sorted; and the folders that cannot be read, with why.
+class Found(NamedTuple):
+    """What a folder and those below it hold.
+
+    photos  the photographs, sorted
+    unread  folders that cannot be read, with why
+    others  how many other files there are of each suffix; hidden ones do not count
+    """
+
+    photos: list[Path]
+    unread: dict[Path, str]
+    others: Mapping[str, int]
+
+
+def find_photos(folder: str | os.PathLike[str]) -> Found:
+    """What a folder and those below it hold.
 
     Links to folders are not followed: they may lead round in a circle.
     """
     photos: list[Path] = []
     unread: dict[Path, str] = {}
+    others: list[Path] = []
     waiting = [as_folder(folder)]
     while waiting:
         place = waiting.pop()
@@ -47,9 +65,37 @@ def find_photos(folder: str | os.PathLike[str]) -> tuple[list[Path], dict[Path, 
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):
                 waiting.append(place / entry.name)
-            elif Path(entry.name).suffix.lower() in PHOTO_SUFFIXES and entry.is_file():
-                photos.append(place / entry.name)
-    return sorted(photos), unread
+            elif entry.is_file():
+                known = Path(entry.name).suffix.lower() in PHOTO_SUFFIXES
+                (photos if known else others).append(place / entry.name)
+    return Found(sorted(photos), unread, by_suffix(others))
+
+
+def by_suffix(paths: list[Path]) -> dict[str, int]:
+    """How many files there are of each suffix, the most frequent first; hidden ones do not count.
+
+    >>> by_suffix([Path("a.HEIC"), Path("b.heic"), Path("notes"), Path(".hidden")])
+    {'.heic': 2, '': 1}
+    """
+    counts = Counter(path.suffix.lower() for path in paths if path.name[:1] != ".")
+    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
+
+
+def say_others(others: Mapping[str, int]) -> str:
+    """The files of a folder that are not read, in one line; empty if there are none.
+
+    >>> say_others({".heic": 2, "": 1})
+    '3 other files are not read: 2 .heic (convert them to .jpg first), 1 without a suffix'
+    """
+    if not others:
+        return ""
+    total = sum(others.values())
+    kinds = ", ".join(
+        f"{count} {suffix or 'without a suffix'}"
+        + (" (convert them to .jpg first)" if suffix in HEIF_SUFFIXES else "")
+        for suffix, count in others.items()
+    )
+    return f"{total} other {'file is' if total == 1 else 'files are'} not read: {kinds}"
 
 
 def list_photos(folder: str | os.PathLike[str]) -> list[Path]:
@@ -57,13 +103,16 @@ def list_photos(folder: str | os.PathLike[str]) -> list[Path]:
 
     A folder below it that cannot be read is skipped with a warning that names it.
     """
-    paths, unread = find_photos(folder)
-    for place, why in unread.items():
+    found = find_photos(folder)
+    for place, why in found.unread.items():
         warnings.warn(f"folder skipped: {place}: {why}", stacklevel=2)
-    if not paths:
+    if not found.photos:
         known = ", ".join(sorted(PHOTO_SUFFIXES))
-        raise ValueError(f"{folder} holds no photographs ({known})")
-    return paths
+        others = say_others(found.others)
+        raise ValueError(
+            f"{folder} holds no photographs ({known})" + (f"; {others}" if others else "")
+        )
+    return found.photos
 
 
 def read_photos(folder: str | os.PathLike[str]) -> Iterator[tuple[Path, NDArray[np.uint8]]]:

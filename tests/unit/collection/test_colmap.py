@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import shlex
 import shutil
 from contextlib import closing
 from pathlib import Path
@@ -189,7 +190,7 @@ def test_reconstruction(room: Path, tmp_path: Path, matcher: str) -> None:
     )
     assert (row.descriptor, row.images, row.registered) == ("kd", 5, 5)
     assert row.points > 200 and row.track_length > 2.5 and row.error < 1.0
-    model = pycolmap.Reconstruction(tmp_path / "sparse")
+    model = pycolmap.Reconstruction(tmp_path / "sparse/0")
     assert model.num_points3D() == row.points
     assert {p.name for p in tmp_path.iterdir()} == {
         "features.h5",
@@ -305,6 +306,15 @@ def test_command(
 
     code, out, err = run("w", "--pairs", str(pairs), "--matcher", "colmap", "--threads", "1")
     assert code == 0 and "| kd | 4 of 4 |" in out
+    # Where the model is, and the command that opens it, which can be pasted as it is.
+    model, command = out.splitlines()[-2:]
+    assert model == f"model: {tmp_path.resolve() / 'w/sparse/0'}"
+    assert pycolmap.Reconstruction(model.removeprefix("model: ")).num_reg_images() == 4
+    words = shlex.split(command.removeprefix("open it: "))
+    assert words[:2] == ["colmap", "gui"]
+    opened = dict(zip(words[2::2], map(Path, words[3::2]), strict=True))
+    assert set(opened) == {"--import_path", "--database_path", "--image_path"}
+    assert all(path.exists() for path in opened.values())
     assert "skipped broken.png: is not a JPEG" in err
     assert used == [1, 1]
     with closing(pycolmap.Database.open(tmp_path / "w" / "database.db")) as database:
@@ -331,12 +341,15 @@ def test_no_reconstruction_is_a_row_too(tmp_path: Path, capsys: pytest.CaptureFi
     folder.mkdir()
     for name in ("astronaut", "coffee", "brick"):
         cv2.imwrite(str(folder / f"{name}.png"), getattr(data, name)()[:200, :200])
+    (folder / "phone.heic").write_text("no picture")
     row = reconstruct(folder, tmp_path / "w", Extraction(RAW, 100))
-    assert (row.images, row.registered, row.points) == (3, 0, 0)
+    assert (row.images, row.registered, row.points, row.others) == (3, 0, 0, {".heic": 1})
     pytest.importorskip("typer")
     command = ["colmap", str(folder), "--workspace", str(tmp_path / "c"), "--max-keypoints", "50"]
     assert main([*command, "--json"]) == 1
-    (found,) = json.loads(capsys.readouterr().out)
+    captured = capsys.readouterr()
+    assert "1 other file is not read: 1 .heic" in captured.err
+    (found,) = json.loads(captured.out)
     assert (found["registered"], found["track_length"], found["error"]) == (0, None, None)
 
 

@@ -215,6 +215,35 @@ def test_what_cannot_be_read_is_skipped_and_said(
     assert (tmp_path / "f.h5").stat() == state  # nothing to add, so not touched
 
 
+def test_what_is_not_read_is_counted(folder: Path, tmp_path: Path) -> None:
+    """Beside photographs of every kind: TIFF and WebP count as photographs, as in `match`."""
+    image = cv2.imread(str(folder / "01.jpg"))
+    for name in ("below/a.tif", "b.TIFF", "c.webp"):
+        assert cv2.imwrite(str(folder / name), image)
+    for name in ("a.heic", "below/b.HEIC", "notes.txt", "Makefile", ".hidden"):
+        (folder / name).write_text("no picture")
+    summary = extract(folder, tmp_path / "f.h5", SMALL)
+    assert (summary.done, summary.exit_code, summary.skipped) == (9, 0, {})
+    assert summary.others == {".heic": 2, ".txt": 1, "": 1}
+    said = "4 other files are not read: 2 .heic (convert them to .jpg first), 1 "
+    assert said in str(summary)
+    assert extract(f"{folder}/*", tmp_path / "g.h5", SMALL).others == {
+        ".heic": 1, ".txt": 1, "": 1,
+    }  # fmt: skip
+    for path in Collection.of(folder).names:
+        (folder / path).unlink()
+    with pytest.raises(ValueError, match=r"no images found in .*; 4 other files are not read: 2"):
+        extract(folder, tmp_path / "h.h5", SMALL)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "uint8"])
+def test_the_file_says_who_reads_it(folder: Path, tmp_path: Path, dtype: str) -> None:
+    extract(folder / "*.jpg", tmp_path / "f.h5", Extraction(RAW, 50, dtype=dtype))
+    with h5py.File(tmp_path / "f.h5") as file:
+        assert ("hloc, deep" in file.attrs["readers"]) == (dtype != "uint8")
+        assert "kd_cv" in file.attrs["readers"]
+
+
 def test_missing_image_of_a_list(folder: Path, tmp_path: Path) -> None:
     (folder / "list.txt").write_text("01.jpg\ngone.jpg\nbelow\n")
     summary = extract(folder / "list.txt", tmp_path / "f.h5", SMALL)

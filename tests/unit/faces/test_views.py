@@ -175,6 +175,18 @@ def test_heic_says_how_to_convert_it(tmp_path, monkeypatch):
         match(path, path)
 
 
+def test_heic_is_read_where_its_reader_is_installed(photographs, tmp_path):
+    pillow_heif = pytest.importorskip("pillow_heif")
+    Image = pytest.importorskip("PIL.Image")
+    pillow_heif.register_heif_opener()
+    for name, start in (("a.heic", 0), ("b.heic", 20)):
+        piece = photographs["astronaut"][start : start + 300, start : start + 300]
+        Image.fromarray(cv2.cvtColor(piece, cv2.COLOR_GRAY2RGB)).save(tmp_path / name, quality=90)
+    found = match(tmp_path / "a.heic", tmp_path / "b.heic")
+    assert found.success
+    np.testing.assert_allclose(found.H_0to1[:2, 2] / found.H_0to1[2, 2], [-20, -20], atol=0.5)
+
+
 def test_verification_of_retrieval_counts_both_walls(scene):
     from kd_cv.collection import Extraction
 

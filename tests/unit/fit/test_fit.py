@@ -28,11 +28,12 @@ SPEC = SETTINGS.spec
 
 @pytest.fixture(scope="module")
 def folder(photographs, tmp_path_factory):
-    """Five photographs, of which the fourth is held out, and one that cannot be read."""
+    """Five photographs, of which the fourth is held out, a broken one, and another file."""
     where = tmp_path_factory.mktemp("photos")
     for number, name in enumerate(("coffee", "chelsea", "coins", "brick", "rocket")):
         cv2.imwrite(str(where / f"{number}-{name}.png"), photographs[name])
     (where / "0-broken.jpg").write_bytes(b"no picture")
+    (where / "phone.heic").write_bytes(b"no picture")
     return where
 
 
@@ -185,6 +186,7 @@ def test_fit_command(folder, tmp_path, capsys, camera):
     captured = capsys.readouterr()
     warned = [line for line in captured.err.splitlines() if line.startswith("kd-cv: warning")]
     assert len(warned) == 1 and "broken" in warned[0]
+    assert "1 other file is not read: 1 .heic (convert" in captured.out
     assert "mine ws" in captured.out and "raw" in captured.out and str(output) in captured.out
     kd = KDDescriptor(weights=str(output), whitening="ws")
     assert kd.detectAndCompute(camera, None)[1].shape[1] == 128
