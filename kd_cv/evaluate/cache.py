@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kd_cv.descriptor.frames import Frames
-from kd_cv.evaluate.candidates import Array32, Candidate, Patches, digest
+from kd_cv.evaluate.candidates import Array32, Candidate, Patches
+from kd_cv.io.archive import checksum
 from kd_cv.io.files import replacing
 
 Gray = NDArray[np.uint8]
@@ -34,14 +35,14 @@ class Cache:
         self,
         name: str,
         candidate: Candidate,
-        inputs: Sequence[NDArray[Any]],
+        inputs: Mapping[str, NDArray[Any]],
         describe: Callable[[], Array32],
     ) -> Array32:
         """Rows of a candidate for the set `name`; `inputs` are the arrays that describe() reads."""
         if self.folder is None:
             return describe()
         path = self.folder / f"{_slug(name)}.{_slug(candidate.name)}.npz"
-        made_from = {"inputs": digest(*inputs), "candidate": dict(candidate.configuration)}
+        made_from = {"inputs": checksum(inputs, {}), "candidate": dict(candidate.configuration)}
         wanted = json.dumps(made_from, sort_keys=True)
         stored = _stored_rows(path, wanted)
         if stored is not None:
@@ -53,10 +54,12 @@ class Cache:
         return rows
 
     def patches(self, name: str, candidate: Candidate, patches: Patches) -> Array32:
-        return self.rows(name, candidate, [patches], lambda: candidate.of_patches(patches))
+        inputs = {"patches": patches}
+        return self.rows(name, candidate, inputs, lambda: candidate.of_patches(patches))
 
     def frames(self, name: str, candidate: Candidate, gray: Gray, frames: Frames) -> Array32:
-        return self.rows(name, candidate, [gray, frames], lambda: candidate.at_frames(gray, frames))
+        inputs: dict[str, NDArray[Any]] = {"gray": gray, "frames": frames}
+        return self.rows(name, candidate, inputs, lambda: candidate.at_frames(gray, frames))
 
 
 def _stored_rows(path: Path, wanted: str) -> Array32 | None:

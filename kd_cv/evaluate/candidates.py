@@ -7,7 +7,6 @@ configuration can be told.
 
 from __future__ import annotations
 
-import hashlib
 import inspect
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from kd_cv.descriptor.frames import MAGNIFICATION, Frames, as_magnification
 from kd_cv.descriptor.projection import Array32
 from kd_cv.descriptor.sampling import extract_patches
 from kd_cv.feature2d import KDDescriptor
+from kd_cv.io.archive import checksum
 from kd_cv.matching import root
 from kd_cv.whitening.registry import DEFAULT_WEIGHTS, DEFAULT_WHITENING
 
@@ -55,19 +55,6 @@ class Candidate(Protocol):
     def of_patches(self, patches: Patches) -> Array32:
         """Rows (N, D) of patches (N, P, P)."""
         ...
-
-
-def digest(*arrays: NDArray[Any] | None) -> str:
-    """A short text that differs when the arrays do."""
-    state = hashlib.blake2b(digest_size=16)
-    for array in arrays:
-        if array is None:
-            state.update(b"none")
-            continue
-        array = np.ascontiguousarray(array)
-        state.update(f"{array.dtype.str}{array.shape}".encode())
-        state.update(array.tobytes())
-    return state.hexdigest()
 
 
 def resized(patches: Patches, side: int) -> Patches:
@@ -190,7 +177,7 @@ class TorchPatches:
         return {
             "descriptor": type(self.module).__name__,
             "settings": repr(self.module),
-            "state": digest(*(state[key].cpu().numpy() for key in sorted(state))),
+            "state": checksum({key: value.cpu().numpy() for key, value in state.items()}, {}),
             "patch_size": self.patch_size,
             "magnification": self.magnification,
         }

@@ -62,7 +62,7 @@ def write_archive(
     if path.suffix != ".npz":
         raise ValueError(f"the name of a {kind} file must end in .npz, got {path.name!r}")
     meta = {"format": f"kd_cv {kind}", "version": _VERSION, **content}
-    meta["sha256"] = _checksum(arrays, meta)
+    meta["sha256"] = checksum(arrays, meta)
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
         _write_member(archive, _META, canonical_json(meta).encode())
@@ -113,7 +113,7 @@ def _parse_archive(path: Path, kind: str) -> tuple[dict[str, NDArray[Any]], dict
     arrays = {name.removesuffix(".npy"): _read_array(name, data[name]) for name in data}
     stated = meta.pop("sha256", None)
     header = {"format": f"kd_cv {kind}", "version": _VERSION}
-    if stated != _checksum(arrays, {**header, **meta}):
+    if stated != checksum(arrays, {**header, **meta}):
         raise ValueError("its checksum is wrong: the file is corrupted")
     return arrays, meta
 
@@ -184,7 +184,8 @@ def read_npz(path: str | os.PathLike[str], limit: int) -> dict[str, NDArray[Any]
         raise ValueError(f"not a sound .npz file: {error}") from error
 
 
-def _checksum(arrays: Mapping[str, NDArray[Any]], meta: Mapping[str, Any]) -> str:
+def checksum(arrays: Mapping[str, NDArray[Any]], meta: Mapping[str, Any]) -> str:
+    """SHA-256 of named arrays and of JSON content: the same on every machine."""
     digest = hashlib.sha256(canonical_json(meta).encode())
     for name in sorted(arrays):
         dtype = arrays[name].dtype.newbyteorder("<")

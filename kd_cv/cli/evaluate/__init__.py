@@ -12,6 +12,7 @@ from kd_cv.cli.evaluate import (
     robustness,
     shrinkage,
 )
+from kd_cv.cli.evaluate.options import grouped
 from kd_cv.cli.plain import Command, Group
 
 app = typer.Typer(
@@ -25,4 +26,4 @@ for name, module in {
     "pipelines": pipelines,
     "shrinkage": shrinkage, "eigenvalues": eigenvalues, "robustness": robustness,
 }.items():  # fmt: skip
-    app.command(name, cls=Command)(module.command)
+    app.command(name, cls=Command)(grouped(module.command))

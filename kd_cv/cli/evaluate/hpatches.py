@@ -6,42 +6,20 @@ from typing import Annotated, Any
 
 import typer
 
-from kd_cv.cli.evaluate.shared import (
-    ALL,
-    candidates_of,
-    cells,
-    report_scores,
-    with_ws,
-)
-from kd_cv.cli.options import (
-    CacheFolder,
-    Descriptors,
-    Dim,
-    FitWs,
-    Json,
-    Kernels,
-    PatchSize,
-    SeveralWeights,
-    Whitenings,
-)
-from kd_cv.evaluate.candidates import PATCH_SIZE_OF_SETS
+from kd_cv.cli.evaluate.options import Comparison
+from kd_cv.cli.evaluate.output import cells, report_scores
 
 TASKS = ("retrieval", "matching", "verification")
 
 
 def command(
+    options: Comparison,
     data: Annotated[
         Path,
         typer.Argument(
             help="Folder of the patch release (ref.png, e1.png, ...) or of image sequences."
         ),
     ],
-    descriptors: Descriptors = ALL,
-    weights: SeveralWeights = None,
-    whitening: Whitenings = None,
-    kernels: Kernels = "concat",
-    patch_size: PatchSize = PATCH_SIZE_OF_SETS,
-    dim: Dim = 128,
     magnification: Annotated[
         float, typer.Option(help="Side in keypoint sizes of patches that are cut from sequences.")
     ] = 5.0,
@@ -61,9 +39,6 @@ def command(
         Path | None,
         typer.Option(help="Folder in which the patches of sequences and their tasks are written."),
     ] = None,
-    fit_ws: FitWs = None,
-    cache: CacheFolder = None,
-    as_json: Json = False,
 ) -> None:
     """Verification, matching and retrieval (mAP) as in HPatches.
 
@@ -87,7 +62,7 @@ def command(
     release = any(data.glob("*/ref.png"))
     if release and save_strips:
         raise ValueError(f"--save-strips is for image sequences, {data} holds strips already")
-    chosen = candidates_of(descriptors, weights, whitening, kernels, patch_size, dim)
+    chosen = options.candidates()
     asked = read_tasks(tasks, split) if tasks else None
     strips: Iterator[Any]
     if release:
@@ -101,14 +76,14 @@ def command(
             (s.name, strips_of_sequence(s, STRIP_SIDE, magnification, max_patches))
             for s in find_sequences(data)
         )
-    with telling("Describing", as_json) as tell:
+    with telling("Describing", options.as_json) as tell:
         if save_strips:
             asked = save_sequences(save_strips, strips)
             strips = read_hpatches_release(save_strips)
-        chosen = with_ws(chosen, fit_ws, dim, patches=(STRIP_SIDE, magnification))
-        scores = run(strips, chosen, tasks=asked, cache=Cache(cache), progress=tell)
+        chosen = options.with_ws(chosen, (STRIP_SIDE, magnification))
+        scores = run(strips, chosen, tasks=asked, cache=Cache(options.cache), progress=tell)
     report_scores(
-        scores, [task for task in TASKS if task in scores[0].values], as_json,
+        scores, [task for task in TASKS if task in scores[0].values], options.as_json,
         {
             "paper R, M, V": cells(paper.HPATCHES),
             "trained on HPatches": cells(paper.HPATCHES_TRAINED),

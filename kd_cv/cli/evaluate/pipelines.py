@@ -5,8 +5,9 @@ from typing import Annotated, Any
 
 import typer
 
-from kd_cv.cli.evaluate.shared import draw_figure, report_scores, say_picture
-from kd_cv.cli.options import Against, Figure, Json, Seeds
+from kd_cv.cli.evaluate.options import Against, Seeds, words
+from kd_cv.cli.evaluate.output import draw_figure, report_scores, say_picture
+from kd_cv.cli.options import Figure, Json
 from kd_cv.cli.outputs import check_figure
 from kd_cv.evaluate.intervals import SEEDS
 
@@ -58,9 +59,7 @@ def command(
         raise ValueError(f"give one folder of sequences, or --cameras; got {len(folders)} folders")
     if cameras is not None and len(cameras) != len(folders):
         raise ValueError(f"{len(folders)} scenes need as many --cameras, got {len(cameras)}")
-    chosen = make_pipelines(
-        [name.strip() for name in pipelines.split(",") if name.strip()], max_keypoints
-    )
+    chosen = make_pipelines(words(pipelines), max_keypoints)
     with telling("Matching", as_json) as tell:
         if cameras is not None:
             pairs = zip(folders, cameras, strict=True)

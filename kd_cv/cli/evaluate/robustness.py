@@ -4,34 +4,18 @@ from typing import Annotated, Any
 
 import typer
 
-from kd_cv.cli.evaluate.shared import (
-    curve_whitening,
-    draw_curves,
-    print_json,
-    say_picture,
-)
-from kd_cv.cli.options import (
-    CurveData,
-    CurveWeights,
-    Dim,
-    Figure,
-    Json,
-    PatchSize,
-)
+from kd_cv.cli.evaluate.options import Curve
+from kd_cv.cli.evaluate.output import draw_curves, print_json, say_picture
+from kd_cv.cli.options import Dim
 from kd_cv.cli.outputs import check_figure
-from kd_cv.evaluate.candidates import PATCH_SIZE_OF_SETS
 
 
 def command(
-    data: CurveData = None,
-    weights: CurveWeights = None,
+    curve: Curve,
     whitening: Annotated[
         str, typer.Option(help="Whitening: ws, wm, wus, wua, w, pcasqrt or none.")
     ] = "ws",
-    patch_size: PatchSize = PATCH_SIZE_OF_SETS,
     dim: Dim = 128,
-    output: Figure = None,
-    as_json: Json = False,
 ) -> None:
     """FPR95 when one patch of each pair is turned or shifted, for each kernel.
 
@@ -49,20 +33,24 @@ def command(
     from kd_cv.feature2d import KDDescriptor
     from kd_cv.whitening.registry import DEFAULT_WEIGHTS
 
-    check_figure(output)
+    check_figure(curve.output)
     variant = None if whitening == "none" else whitening
-    if variant is None and weights is not None:
-        raise ValueError(f"--whitening none needs no weights, got {weights}")
-    with telling("Measuring", as_json):
-        labelled = labelled_pairs(data, patch_size=64)
+    if variant is None and curve.weights is not None:
+        raise ValueError(f"--whitening none needs no weights, got {curve.weights}")
+    with telling("Measuring", curve.as_json):
+        labelled = labelled_pairs(curve.data, patch_size=64)
         source = "raw descriptors"
         chosen = []
         for kernel in KERNELS:
             matrices: Any = DEFAULT_WEIGHTS
             if variant is not None:
-                matrices, source = curve_whitening(weights, kernel, patch_size)
+                matrices, source = curve.whitening(kernel)
             kd = KDDescriptor(
-                patch_size=patch_size, kernel=kernel, whitening=variant, weights=matrices, dim=dim
+                patch_size=curve.patch_size,
+                kernel=kernel,
+                whitening=variant,
+                weights=matrices,
+                dim=dim,
             )
             chosen.append(KD(kd, source))
         turns = robustness_curves(labelled, chosen, turns=range(0, 31, 5))
@@ -72,9 +60,9 @@ def command(
         "turn (degrees)": {short[name]: points for name, points in turns.items()},
         "shift (pixels of 64)": {short[name]: points for name, points in shifts.items()},
     }
-    if output:
-        draw_curves(output, panels)
-    if as_json:
+    if curve.output:
+        draw_curves(curve.output, panels)
+    if curve.as_json:
         print_json({"protocol": "robustness", "whitening": source, "curves": panels})
         return
     for title, curves in panels.items():
@@ -83,4 +71,4 @@ def command(
         print_table([title, *curves], rows)
         print()
     print(f"FPR95 in %; polar, cart, and concat, which is both; {source}")
-    say_picture(output)
+    say_picture(curve.output)

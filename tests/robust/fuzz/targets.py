@@ -133,7 +133,7 @@ def _signed(data: bytes) -> bytes:
             for name in members
             if name not in (b"meta.json", b"")
         }
-        meta["sha256"] = archive._checksum(arrays, {k: meta[k] for k in meta if k != "sha256"})
+        meta["sha256"] = archive.checksum(arrays, {k: meta[k] for k in meta if k != "sha256"})
         members[b"meta.json"] = as_json(meta)
     return join(*(piece for member in members.items() for piece in member))
 

@@ -10,7 +10,7 @@ import cv2
 import numpy as np
 import pytest
 
-from kd_cv.cli.evaluate.shared import with_ws
+from kd_cv.cli.evaluate.options import Comparison
 
 pytest.importorskip("typer")
 pytest.importorskip("rich")
@@ -449,7 +449,7 @@ def test_without_the_extra_one_line_names_it():
 def test_whitening_is_not_fitted_on_bare_patches(tmp_path):
     (tmp_path / "patches0000.bmp").write_bytes(b"")
     with pytest.raises(ValueError, match=r"--fit-ws takes photographs or sequences, .* patches"):
-        with_ws([], str(tmp_path), 128)
+        Comparison(fit_ws=str(tmp_path)).with_ws([])
 
 
 def test_a_point_that_is_none(capsys):

@@ -1,82 +1,10 @@
-"""What the protocols share: candidates that the options name, tables, curves, pictures."""
+"""How protocols show what they found: tables, JSON, curves, pictures."""
 
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
-
-ALL = "kd,raw,rootsift,sift"
-
-
-def _split(text: str) -> list[str]:
-    return [word.strip() for word in text.split(",") if word.strip()]
-
-
-def candidates_of(
-    descriptors: str,
-    weights: str | None,
-    whitening: str | None,
-    kernels: str,
-    patch_size: int,
-    dim: int,
-    **settings: Any,
-) -> list[Any]:
-    """What the options name."""
-    from kd_cv.evaluate.candidates import make_candidates
-    from kd_cv.whitening.registry import DEFAULT_WEIGHTS, DEFAULT_WHITENING
-
-    names = _split(whitening) if whitening else [DEFAULT_WHITENING]
-    variants = [None if name == "none" else name for name in names]
-    return make_candidates(
-        _split(descriptors),
-        weights=_split(weights) if weights else [DEFAULT_WEIGHTS],
-        whitening=variants,
-        kernels=_split(kernels),
-        patch_size=patch_size,
-        dim=dim,
-        **settings,
-    )
-
-
-def with_ws(
-    candidates: list[Any],
-    source: str | None,
-    dim: int,
-    patches: tuple[int, float] | None = None,
-) -> list[Any]:
-    """Each candidate that is not whitened followed by itself with W_S."""
-    if source is None:
-        return candidates
-    from kd_cv.evaluate.readers import builtin_scenes, is_phototourism, scenes_of
-    from kd_cv.evaluate.whitened import with_ws as fit
-
-    if source != "builtin" and is_phototourism(source):
-        raise ValueError(f"--fit-ws takes photographs or sequences, {source} holds patches")
-    scenes = builtin_scenes() if source == "builtin" else list(scenes_of(source))
-    shown = []
-    for candidate in candidates:
-        shown.append(candidate)
-        if "+" not in candidate.kind:
-            shown.append(fit(candidate, scenes, patches=patches, dim=dim))
-    return shown
-
-
-def curve_whitening(weights: str | None, kernel: str, patch_size: int) -> tuple[Any, str]:
-    """Matrices for a curve, and what they are."""
-    from kd_cv.descriptor.spec import Spec
-    from kd_cv.whitening.registry import DEFAULT_WEIGHTS, resolve
-
-    name = weights or DEFAULT_WEIGHTS
-    dim = Spec(patch_size, kernel).dim
-    return resolve(name, kernel, patch_size, dim, "patches"), f"whitening: {name}"
-
-
-def raw_rows(patches: Any, patch_size: int) -> Any:
-    from kd_cv.evaluate.candidates import KD
-    from kd_cv.feature2d import KDDescriptor
-
-    return KD(KDDescriptor(patch_size=patch_size, whitening=None)).of_patches(patches)
 
 
 def cells(published: Mapping[str, Any]) -> dict[str, str]:
@@ -85,17 +13,6 @@ def cells(published: Mapping[str, Any]) -> dict[str, str]:
         kind: " ".join(f"{v:.1f}" for v in value) if isinstance(value, tuple) else f"{value:.2f}"
         for kind, value in published.items()
     }
-
-
-def against_of(candidates: Sequence[Any], wanted: str | None) -> str | None:
-    """The name of the candidate that --against means by its name or its kind."""
-    if wanted is None:
-        return None
-    for candidate in candidates:
-        if wanted.lower() in (candidate.name.lower(), candidate.kind.lower()):
-            return str(candidate.name)
-    known = ", ".join(candidate.kind for candidate in candidates)
-    raise ValueError(f"--against {wanted}: none of the descriptors is that; there are {known}")
 
 
 def cell(values: Mapping[str, float], key: str, interval: bool) -> str:
