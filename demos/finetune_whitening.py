@@ -3,17 +3,20 @@
     python demos/finetune_whitening.py --out finetuned.png
 
 Pairs are keypoints of a photograph and of random warps of it. W_S is fitted to them, then trained
-so that each patch of a batch finds its partner. The figure is measured on two photographs that
-neither has seen; rate, batch and temperature were chosen by cross-validation on the others.
+so that each patch of a batch finds its partner; measured on two photographs that neither has seen.
 """
 
 import argparse
 from pathlib import Path
 
 import numpy as np
-import torch
-import torch.nn.functional as F
-from skimage import data
+
+try:
+    import torch
+    import torch.nn.functional as F
+    from skimage import data
+except ImportError as error:
+    raise SystemExit(f"this demo needs {error.name}: pip install kd-cv[cli,torch]") from None
 
 from kd_cv import KDModule, describe
 from kd_cv.descriptor.frames import as_gray
@@ -37,10 +40,9 @@ def pairs_of(name: str, seed: int) -> list[torch.Tensor]:
     return [torch.stack([patches[0][i], patches[k][j]], 1) for k, (i, j) in enumerate(rows, 1)]
 
 
-@torch.no_grad()
 def figure(kd: KDModule, views: list[torch.Tensor]) -> float:
     """Mean average precision of nearest neighbours, in percent."""
-    sides = ((kd(pairs[:, :1]).numpy(), kd(pairs[:, 1:]).numpy()) for pairs in views)
+    sides = ([kd(pairs[:, k : k + 1]).detach().numpy() for k in (0, 1)] for pairs in views)
     return 100 * float(np.mean([matching(*side)["ap"] for side in sides]))
 
 
@@ -48,7 +50,6 @@ parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
 parser.add_argument("--out", default="finetuned.png")
 args = parser.parse_args()
 torch.set_num_threads(1)  # the matrices are too small to share
-
 train = torch.cat([view for seed, name in enumerate(TRAIN) for view in pairs_of(name, seed)])
 held_out = [view for seed, name in enumerate(HELD_OUT) for view in pairs_of(name, seed)]
 raw = describe(train.reshape(-1, 32, 32).numpy(), whitening=None)
@@ -58,7 +59,7 @@ kd = KDModule(whitening="ws", weights=fitted, trainable=True)
 kd.A.data /= kd.A.data.std()  # changes no descriptor, and suits the learning rate
 curve = [(0, figure(kd, held_out))]
 optimiser, rng = torch.optim.Adam(kd.parameters(), lr=0.01), torch.manual_seed(0)
-for step in range(1, 201):
+for step in range(1, 201):  # rate, batch and temperature are cross-validated
     batch = train[torch.randint(len(train), (512,), generator=rng)]
     similar, partner = kd(batch[:, :1]) @ kd(batch[:, 1:]).T / 0.15, torch.arange(len(batch))
     optimiser.zero_grad()
@@ -67,13 +68,12 @@ for step in range(1, 201):
     if step % 20 == 0:
         curve.append((step, figure(kd, held_out)))
 print(f"held-out mAP (%): closed form {curve[0][1]:.2f}, fine-tuned {curve[-1][1]:.2f}")
-matrices = Path(args.out).with_suffix(".npz")
-save(matrices, {("concat", 32): kd.as_whitening(fitted)})  # KDDescriptor(weights=matrices)
+save(matrices := Path(args.out).with_suffix(".npz"), {("concat", 32): kd.as_whitening(fitted)})
 with style():
-    _, ax = plt.subplots(figsize=(4.5, 3.0), layout="constrained")
+    ax = plt.figure(figsize=(4.5, 3.0), layout="constrained").gca()
     ax.plot(*zip(*curve, strict=True), marker="o", label="fine-tuned")
     ax.axhline(curve[0][1], color="gray", linestyle="--", label="closed form")
     ax.set(xlabel="step", ylabel="held-out mAP (%)")
     ax.legend()
     save_plot(args.out, ax)
-print(f"wrote {matrices} and {args.out}")
+print(f"{args.out}, and {matrices} for KDDescriptor(weights={str(matrices)!r})")

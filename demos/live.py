@@ -15,43 +15,44 @@ from kd_cv import KDDescriptor
 from kd_cv.matching import match_descriptors
 from kd_cv.models import find_homography
 
+MJPG = cv2.VideoWriter_fourcc(*"MJPG")
+
 
 def example() -> tuple[np.ndarray, str]:
     """A photograph, and a film of it by a camera that wanders and turns."""
-    from skimage import data
-
+    try:
+        from skimage import data
+    except ImportError:
+        raise SystemExit("for the example: pip install scikit-image") from None
     photo = np.ascontiguousarray(data.coffee()[:, :, ::-1])
     box = np.float32([[0, 0], [600, 0], [600, 400], [0, 400]])
     path = tempfile.mkdtemp() + "/film.avi"
-    film = cv2.VideoWriter(path, cv2.VideoWriter_fourcc(*"MJPG"), 25, (640, 480))
+    film = cv2.VideoWriter(path, MJPG, 25, (640, 480))
     for t in np.linspace(0, 2 * np.pi, 40):
         R = cv2.getRotationMatrix2D((0, 0), 35 * np.sin(t), 1)[:, :2].T
         seen = (box - [300, 200]) @ R * (0.75 + 0.2 * np.cos(t)) + [320, 240 + 30 * np.sin(2 * t)]
         seen[:2] += 25 * np.sin(t)  # tilted
         H = cv2.getPerspectiveTransform(box, np.float32(seen))
         film.write(cv2.warpPerspective(photo, H, (640, 480), borderValue=(90, 110, 120)))
-    film.release()
     return photo, path
 
 
 parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-parser.add_argument("sources", nargs="*", help="photograph and video, or camera number")
+parser.add_argument("reference", nargs="?", help="a photograph; none: an example")
+parser.add_argument("film", nargs="?", default="0", help="a video, or a camera's number")
 parser.add_argument("--out", default="live.png", help="the last frame that shows the thing")
 parser.add_argument("--video", help="write all frames here, as .avi")
 parser.add_argument("--show", action="store_true", help="in a window")
 args = parser.parse_args()
-if len(args.sources) not in (0, 2):
-    parser.error("give a photograph and a video or camera number, or nothing")
-reference, source = (cv2.imread(args.sources[0]), args.sources[1]) if args.sources else example()
+reference, source = (cv2.imread(args.reference), args.film) if args.reference else example()
 camera = cv2.VideoCapture(int(source) if source.isdecimal() else source)
 if reference is None or not camera.isOpened():
-    raise SystemExit(f"cannot read the photograph or the film: {args.sources}")
+    raise SystemExit(f"cannot read {args.reference} or {source}")
 
 kd = KDDescriptor(1000)
 keypoints0, descriptors0 = kd.detectAndCompute(reference, None)
 points0 = cv2.KeyPoint.convert(keypoints0)
-height, width = reference.shape[:2]
-outline = np.float64([[[0, 0], [width, 0], [width, height], [0, height]]]) - 0.5
+outline = np.float64([[[0, 0], [1, 0], [1, 1], [0, 1]]]) * reference.shape[1::-1] - 0.5
 seconds, followed, last, film = [], 0, None, None
 while (frame := camera.read()[1]) is not None:
     start = time.perf_counter()
@@ -66,9 +67,8 @@ while (frame := camera.read()[1]) is not None:
         cv2.polylines(frame, np.int32(corners), True, (66, 228, 240), 3, cv2.LINE_AA)
         followed, last = followed + 1, frame
     cv2.putText(frame, rate, (12, 30), cv2.FONT_HERSHEY_SIMPLEX, 0.8, (66, 228, 240), 2)
-    if args.video and film is None:
-        film = cv2.VideoWriter(args.video, cv2.VideoWriter_fourcc(*"MJPG"), 25, frame.shape[1::-1])
-    if film:
+    if args.video:
+        film = film or cv2.VideoWriter(args.video, MJPG, 25, frame.shape[1::-1])
         film.write(frame)
     if args.show:
         cv2.imshow("kd_cv, q ends", frame)

@@ -13,8 +13,10 @@ from kd_cv import match
 
 def example() -> list[np.ndarray]:
     """Three views of one photograph, by a camera that turns and changes its exposure."""
-    from skimage import data
-
+    try:
+        from skimage import data
+    except ImportError:
+        raise SystemExit("give photographs, or for an example: pip install scikit-image") from None
     photo = np.ascontiguousarray(data.hubble_deep_field()[:, :, ::-1])
     K = np.array([[900.0, 0, 500], [0, 900, 436], [0, 0, 1]])
     views = []
@@ -40,11 +42,9 @@ for path, view in zip(args.photos, views, strict=False):
 
 # H[i]: from view i to the middle one, as a chain of neighbours.
 middle = len(views) // 2
-H = {middle: np.eye(3)}
-gain = {middle: 1.0}
-for i, j in [(i, i + 1) for i in reversed(range(middle))] + [
-    (i, i - 1) for i in range(middle + 1, len(views))
-]:
+H, gain = {middle: np.eye(3)}, {middle: 1.0}
+to_the_left = [(i, i + 1) for i in reversed(range(middle))]
+for i, j in to_the_left + [(i, i - 1) for i in range(middle + 1, len(views))]:
     result = match(views[i], views[j])
     if not result.success:
         raise SystemExit(f"photographs {i + 1} and {j + 1} do not overlap")
@@ -72,8 +72,8 @@ for i, view in enumerate(views):
     layer = np.dstack([gain[i] * view * fade[:, :, None], fade]).astype(np.float32)
     shift = np.array([[1, 0, -low[0]], [0, 1, -low[1]], [0, 0, 1]])
     total += cv2.warpPerspective(layer, shift @ H[i], tuple(map(int, size)))
-covered = total[:, :, 3:] > 0
-panorama = np.where(covered, total[:, :, :3] / np.maximum(total[:, :, 3:], 1e-6), 255)
+weight = total[:, :, 3:]
+panorama = np.where(weight > 0, total[:, :, :3] / np.maximum(weight, 1e-6), 255)
 if not cv2.imwrite(args.out, np.clip(panorama, 0, 255).astype(np.uint8)):
     raise SystemExit(f"cannot write {args.out}")
 print(f"{len(views)} photographs, {size[0]} x {size[1]} pixels: {args.out}")

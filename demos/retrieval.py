@@ -20,8 +20,10 @@ TILE = 300
 
 def example(folder: Path) -> np.ndarray:
     """Fill a folder with photographs, each also seen askew; return another view of one of them."""
-    from skimage import data
-
+    try:
+        from skimage import data
+    except ImportError:
+        raise SystemExit("for the example: pip install scikit-image") from None
     rng = np.random.default_rng(0)
     for name in NAMES:
         image = getattr(data, name)()
@@ -49,8 +51,7 @@ def tile(image: np.ndarray, text: str, outline: np.ndarray | None = None) -> np.
     small = cv2.resize(image, None, fx=scale, fy=scale, interpolation=cv2.INTER_AREA)
     canvas = np.full((TILE + 34, TILE + 10, 3), 255, np.uint8)
     canvas[: small.shape[0], : small.shape[1]] = small
-    at = (4, TILE + 22)
-    cv2.putText(canvas, text, at, cv2.FONT_HERSHEY_SIMPLEX, 0.55, (40, 40, 40), 1, cv2.LINE_AA)
+    cv2.putText(canvas, text, (4, TILE + 22), cv2.FONT_HERSHEY_SIMPLEX, 0.55, (40, 40, 40))
     return canvas
 
 
@@ -67,8 +68,7 @@ with tempfile.TemporaryDirectory() as work:
         parser.error(f"cannot read {args.photos[1]} as an image")
     print(extract(folder, Path(work) / "features.h5"))
     index = Index.build(Path(work) / "features.h5")
-    height, width = query.shape[:2]
-    corners = np.float64([[[0, 0], [width, 0], [width, height], [0, height]]])
+    corners = np.float64([[[0, 0], [1, 0], [1, 1], [0, 1]]]) * query.shape[1::-1]
     tiles = [tile(query, f"query: {len(index.names)} images")]
     for hit in (hits := index.search(query, top=4)):
         outline = cv2.perspectiveTransform(corners, hit.H_0to1)[0] if hit.verified else None

@@ -4,7 +4,11 @@ import argparse
 
 import cv2
 import numpy as np
-from skimage import data
+
+try:
+    from skimage import data
+except ImportError:
+    raise SystemExit("the photograph of this demo: pip install scikit-image") from None
 
 from kd_cv import KDDescriptor
 from kd_cv.stitching import image_features

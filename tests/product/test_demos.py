@@ -72,12 +72,11 @@ def test_photographs_that_have_nothing_in_common(name, tmp_path):
 @pytest.mark.parametrize(
     "name, missing",
     [
+        *((demo.stem, "skimage") for demo in DEMOS),
         ("explain_match", "matplotlib"),
-        ("explain_match", "skimage"),
-        ("find_object", "skimage"),
-        ("fit_your_photos", "skimage"),
+        ("finetune_whitening", "torch"),
         ("kornia_pipeline", "kornia"),
-        ("replace_sift", "skimage"),
+        ("kornia_pipeline", "torch"),
     ],
 )
 def test_a_missing_package_is_named_in_one_line(name, missing, tmp_path):
