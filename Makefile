@@ -68,11 +68,12 @@ $(CORE)/ready: pyproject.toml
 	$(CORE)/bin/python tools/headless.py
 	touch $@
 
-# A pinned torch first: what follows then installs no other build of it.
-$(DEV)/ready: pyproject.toml
+# The pinned torch in the build that this machine has, the rest by version and hash.
+$(DEV)/ready: pyproject.toml tools/dev.lock
 	$(PYTHON) -m venv $(DEV)
 	$(DEV)/bin/pip install $(PIP_QUIET) torch==2.13.0
-	$(DEV)/bin/pip install $(PIP_QUIET) -e ".[dev]"
+	$(DEV)/bin/pip install $(PIP_QUIET) --no-deps --require-hashes -r tools/dev.lock
+	$(DEV)/bin/pip install $(PIP_QUIET) --no-deps --no-build-isolation -e .
 	$(DEV)/bin/python tools/headless.py
 	touch $@
 

@@ -3,6 +3,7 @@
     nox                    the sets without torch, and the built archives
     nox -s torch           the sets with torch; its wheels bring several GB of CUDA libraries
     nox -t oldest          one set; what follows -- goes to pytest
+    nox -s release         the archives of a release and their bill of materials
 
 Each set is a file of constraints in tests/compat. Its Python must be on the path.
 """
@@ -73,3 +74,25 @@ def package(session: nox.Session, archive: str) -> None:
     session.chdir(folder)
     session.run("kd-cv", "match", "-o", "matches.png")
     session.run("python", "-m", "pytest", "tests/witness")
+
+
+@nox.session(python="3.11")
+def release(session: nox.Session) -> None:
+    """dist/: wheel and sdist with checked metadata; sbom/: what the wheel brings with it."""
+    for folder in ("dist", "sbom"):
+        shutil.rmtree(folder, ignore_errors=True)
+    session.install("build", "twine", "cyclonedx-bom")
+    session.run("python", "-m", "build")
+    archives = sorted(Path("dist").glob("*"))
+    session.run("python", "-m", "twine", "check", "--strict", *map(str, archives))
+    # What is installed beside the wheel, and nothing of this session's tools.
+    empty = Path(session.create_tmp()).resolve() / "empty"
+    session.run("python", "-m", "venv", str(empty))
+    (wheel,) = Path("dist").glob("*.whl")
+    session.run(str(empty / "bin" / "pip"), "install", "--quiet", str(wheel), external=True)
+    session.run(
+        str(empty / "bin" / "pip"), "uninstall", "--yes", "pip", "setuptools", external=True
+    )
+    Path("sbom").mkdir()
+    output = f"sbom/{wheel.stem}.cdx.json"
+    session.run("cyclonedx-py", "environment", str(empty / "bin" / "python"), "-o", output)
