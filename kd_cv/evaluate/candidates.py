@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Protocol
 
 import cv2
@@ -22,6 +23,7 @@ from kd_cv.descriptor.sampling import extract_patches
 from kd_cv.feature2d import KDDescriptor
 from kd_cv.io.archive import checksum
 from kd_cv.matching import root
+from kd_cv.settings import Settings
 from kd_cv.whitening.registry import DEFAULT_WEIGHTS, DEFAULT_WHITENING
 
 Gray = NDArray[np.uint8]
@@ -74,6 +76,7 @@ class KD:
 
     kd: KDDescriptor
     label: str = ""  # of the weights, where they have no name
+    side_of_patches: int | None = None  # samples of patches as they come, if not those of images
 
     @property
     def name(self) -> str:
@@ -91,15 +94,24 @@ class KD:
 
     @property
     def configuration(self) -> dict[str, Any]:
-        return {"descriptor": "kd", "fingerprint": self.kd.settings.fingerprint}
+        return {
+            "descriptor": "kd",
+            "fingerprint": self.kd.settings.fingerprint,
+            "of_patches": self._of_patches.fingerprint,
+        }
 
     def at_frames(self, gray: Gray, frames: Frames) -> Array32:
         return self.kd.settings.rows(gray, frames).astype(np.float32, copy=False)
 
     def of_patches(self, patches: Patches) -> Array32:
-        settings = self.kd.settings
+        settings = self._of_patches
         rows = settings.rows_of_patches(resized(patches, settings.patch_size))
         return rows.astype(np.float32, copy=False)
+
+    @cached_property
+    def _of_patches(self) -> Settings:
+        settings = self.kd.settings
+        return replace(settings, patch_size=self.side_of_patches or settings.patch_size)
 
 
 @dataclass(frozen=True)
@@ -235,18 +247,20 @@ def make_candidates(
     weights: Iterable[Any] = (DEFAULT_WEIGHTS,),
     whitening: Iterable[str | None] = (DEFAULT_WHITENING,),
     kernels: Iterable[str] = ("concat",),
-    patch_size: int = PATCH_SIZE,
+    patch_size: int | None = None,
     magnification: float | str = MAGNIFICATION,
     scales: int = 1,
     dim: int = 128,
 ) -> list[Candidate]:
     """Candidates by name: "kd" (with every weights, whitening and kernel), "raw" (kd without
     whitening), "sift", "rootsift", "kornia:CLASS". The raw vector of a kernel is listed once.
+    patch_size: of kd; by default 32 for images, 64 for patches as they come.
     """
     found: list[Candidate] = []
     weights, whitening, kernels = list(weights), list(whitening), list(kernels)
     settings: dict[str, Any] = {
-        "patch_size": patch_size, "dim": dim, "magnification": magnification, "scales": scales,
+        "patch_size": patch_size or PATCH_SIZE, "dim": dim, "magnification": magnification,
+        "scales": scales,
     }  # fmt: skip
     for name in descriptors:
         if name in ("kd", "raw"):
@@ -258,7 +272,10 @@ def make_candidates(
                 for weight in (weights[:1] if variant is None else weights)
             ]
             found += [
-                KD(KDDescriptor(kernel=k, whitening=v, weights=w, **settings))
+                KD(
+                    KDDescriptor(kernel=k, whitening=v, weights=w, **settings),
+                    side_of_patches=patch_size or PATCH_SIZE_OF_SETS,
+                )
                 for k, v, w in combinations
             ]
         elif name in ("sift", "rootsift"):

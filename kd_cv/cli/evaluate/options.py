@@ -11,7 +11,7 @@ import typer
 
 from kd_cv.cli.options import Dim, Figure, Json, Magnification, PatchSize
 from kd_cv.descriptor.frames import MAGNIFICATION
-from kd_cv.evaluate.candidates import PATCH_SIZE, PATCH_SIZE_OF_SETS
+from kd_cv.evaluate.candidates import PATCH_SIZE_OF_SETS
 from kd_cv.evaluate.intervals import SEEDS
 
 
@@ -41,7 +41,13 @@ class Comparison:
         str,
         typer.Option("--kernel", help="Kernels of kd, with commas between: concat, polar, cart."),
     ] = "concat"
-    patch_size: PatchSize = PATCH_SIZE_OF_SETS
+    patch_size: Annotated[
+        int | None,
+        typer.Option(
+            help="Samples per side of kd's patches; by default 32 of images, 64 of patches as "
+            "they come."
+        ),
+    ] = None
     dim: Dim = 128
     fit_ws: Annotated[
         str | None,
@@ -101,7 +107,6 @@ Against = Annotated[
 class AtKeypoints(Comparison):
     """The same for pairs of images, all descriptors at the same keypoints."""
 
-    patch_size: PatchSize = PATCH_SIZE
     magnification: Magnification = MAGNIFICATION
     scales: Annotated[int, typer.Option(help="How many patch sizes kd averages over.")] = 1
     seeds: Seeds = SEEDS

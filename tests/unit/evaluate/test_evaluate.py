@@ -17,6 +17,7 @@ from kd_cv.evaluate.candidates import (
     SIFT,
     kornia_patches,
     make_candidates,
+    resized,
     sift_keypoints,
 )
 from kd_cv.evaluate.curves import moved, robustness_curves, shrinkage_curves
@@ -140,6 +141,19 @@ def test_configurations_differ_when_rows_do(fitted):
     ]
     found = {json.dumps(KD(kd).configuration, sort_keys=True) for kd in kinds}
     assert len(found) == len(kinds)
+
+
+def test_candidates_describe_images_with_32_samples_and_patches_with_64(camera, keypoints):
+    frames = from_keypoints(keypoints)
+    patches = camera[:256, :256].reshape(4, 64, 4, 64).swapaxes(1, 2).reshape(-1, 64, 64)
+    (plain,), (set_to_48,) = make_candidates(["raw"]), make_candidates(["raw"], patch_size=48)
+    raw = KDDescriptor(whitening=None, magnification=15)
+    assert np.array_equal(plain.at_frames(camera, frames), raw.settings.rows(camera, frames))
+    assert np.array_equal(plain.of_patches(patches), describe(patches, whitening=None))
+    finer = raw.with_settings(patch_size=48)
+    assert np.array_equal(set_to_48.at_frames(camera, frames), finer.settings.rows(camera, frames))
+    smaller = describe(resized(patches, 48), whitening=None)
+    assert np.array_equal(set_to_48.of_patches(patches), smaller)
 
 
 def test_names_of_candidates(fitted):
@@ -403,7 +417,7 @@ def test_moved_patches():
 
 
 def test_robustness_is_as_the_paper_says(labelled):
-    candidates = make_candidates(["raw"], kernels=["polar", "cart"])
+    candidates = make_candidates(["raw"], kernels=["polar", "cart"], patch_size=32)
     turns = robustness_curves(labelled, candidates, turns=[0, 30])
     shifts = robustness_curves(labelled, candidates, shifts=[0, 12])
     worse = {
