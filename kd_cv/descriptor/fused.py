@@ -28,6 +28,8 @@ from kd_cv.descriptor.sampling import Pyramid
 from kd_cv.descriptor.spec import PLANES, Spec
 
 LANES = 16
+HIGH = (2, 3, 5, 6)  # the planes of k = 2 and 3
+ROOM = 256  # for a row of the projection: more than the dimensions of any
 STAGES = ("sample", "smooth", "gradients", "planes", "fold", "product", "recombine", "finish")
 # How many stages run up to each of them.
 _, TO_SMOOTH, TO_GRADIENTS, TO_PLANES, TO_FOLD, TO_PRODUCT, TO_RECOMBINE, TO_FINISH = range(1, 9)
@@ -54,8 +56,9 @@ class Plan:
     """Constants of one `Spec` in the layout of the kernels, float32.
 
     taps       (5,) smoothing
-    Phi        (F', Q) folded functions, ordered by parity; each parity padded to an even count
-    first      (5,) where each parity begins in Phi
+    Phi        (F', Q) folded functions: those that meet all planes, by parity, each parity padded
+               to pairs; then those that meet only k = 2 and 3, by parity, each padded to threes
+    first      (9,) where each of these eight begins in Phi
     copies     where the quarters of an odd patch repeat its middle row and column
     source     (D, 4) which of the 7 * F' sums a dimension adds up
     weight     (D, 4) and with what weight
@@ -86,17 +89,19 @@ def plan(spec: Spec) -> Plan:
     odd_x = np.abs(judged + judged[:, :, ::-1]).max(axis=(1, 2)) < 1e-9
     odd_y = np.abs(judged + judged[:, ::-1, :]).max(axis=(1, 2)) < 1e-9
 
+    high = ~np.delete(c.T, HIGH, axis=0).any(axis=(0, 2))  # functions that meet HIGH alone
+
     rows: list[NDArray[np.float64]] = []
     first = [0]
     position = np.zeros(len(functions), dtype=np.int64)
-    for parity in range(4):  # even-even, odd in x, odd in y, odd in both
-        members = np.flatnonzero(odd_x + 2 * odd_y == parity)
-        for f in members:
-            position[f] = len(rows)
-            rows.append(functions[f, :h, :h].ravel())
-        if len(members) % 2:
-            rows.append(np.zeros(h * h))
-        first.append(len(rows))
+    for alone, together in ((False, 2), (True, 3)):
+        for parity in range(4):  # even-even, odd in x, odd in y, odd in both
+            members = np.flatnonzero((odd_x + 2 * odd_y == parity) & (high == alone))
+            for f in members:
+                position[f] = len(rows)
+                rows.append(functions[f, :h, :h].ravel())
+            rows += [np.zeros(h * h)] * (-len(members) % together)
+            first.append(len(rows))
 
     # Quarters lie upper left, upper right, lower left, lower right, each mirrored onto the first.
     quarters = np.arange(4 * h * h).reshape(4, h, h)
@@ -122,8 +127,11 @@ def plan(spec: Spec) -> Plan:
 
 
 def padded(projection: Projection | None, spec: Spec) -> tuple[Array32, Array32, float]:
-    """A (D', d), A^T mu (d,) and power of a `Projection`, D' = D made even; d = 0 without one."""
-    A = np.zeros((spec.dim + spec.dim % 2, projection.dim if projection else 0), np.float32)
+    """A (D', d), A^T mu (d,) and power of a `Projection`; d = 0 without one.
+
+    D' is the next multiple of 4 after D.
+    """
+    A = np.zeros((-(-spec.dim // 4) * 4, projection.dim if projection else 0), np.float32)
     if not projection:
         return A, A[0], 1.0
     A[: spec.dim] = projection.A
@@ -146,10 +154,13 @@ def describe(
     """
     P, (A, shift, power) = plan.spec.patch_size, whitening
     Q, F, blocks = plan.Phi.shape[1], len(plan.Phi), -(-len(out) // LANES)
+    finest, coarser = pyramid.pairs
+    corners = np.empty((2, P), finest.dtype)
     buffers = (
         np.empty(P, np.uint32),
         np.empty((2, P), np.float32),
-        np.empty((4, P), pyramid.finest.dtype),
+        corners,
+        corners.view(pyramid.finest.dtype),
         np.empty((P, P), np.float32),
         np.empty((P, P + 4), np.float32),
         np.empty((P, P + 2), np.float32),
@@ -157,17 +168,17 @@ def describe(
         np.empty((PLANES, 4 * Q), np.float32),
     )
     V = np.zeros((blocks, len(A), LANES), np.float32)
-    lanes = np.empty((len(A) + 1, LANES), np.float32)
+    lanes, norm = np.empty((len(A), LANES), np.float32), np.empty(LANES, np.float32)
     for scale in range(steps.shape[1]):
         sums = np.zeros((blocks, PLANES * F, LANES), np.float32)
         spatial_sums(
-            pyramid.finest, pyramid.coarser, pyramid.levels, steps, scale, pyramid.gain,
+            finest, coarser, pyramid.levels, steps, scale, pyramid.gain,
             plan.taps, plan.Phi, plan.first, plan.copies, *buffers, stages, sums,
         )  # fmt: skip
         if stages >= TO_RECOMBINE:
-            recombine(sums, plan.source, plan.weight, plan.part_ends, lanes, V)
+            recombine(sums, plan.source, plan.weight, plan.part_ends, lanes, norm, V)
     if stages >= TO_FINISH:
-        finish(V, A, shift, lanes[0], np.empty((4, A.shape[1]), np.float32), out)
+        finish(V, A, shift, norm, np.empty(LANES * ROOM, np.float32), out)
         if power != 1.0:
             out[:] = raised(out, power)
 
@@ -175,16 +186,17 @@ def describe(
 @compiled
 def spatial_sums(
     finest, coarser, levels, steps, scale, gain, taps, Phi, first, copies,
-    at, fraction, corners, patch, middle, smooth, gradient, planes, stages, sums,
+    at, fraction, corners, pixels, patch, middle, smooth, gradient, planes, stages, sums,
 ):  # fmt: skip
     """Steps 1 and 2: for each frame, the planes of its patch against the functions.
 
-    finest, coarser, levels and gain are those of `Pyramid`; steps (N, scales, 5). Frame n goes to
-    sums[n // LANES, k * F + f, n % LANES], if it can be described and has texture.
+    finest and coarser are the `pairs` of a `Pyramid`, levels and gain those of the pyramid itself;
+    steps (N, scales, 5). Frame n goes to sums[n // LANES, k * F + f, n % LANES], if it can be
+    described and has texture.
 
-    Scratch: at (P,), fraction (2, P) and corners (4, P) of a row of samples, patch (P, P), middle
-    (P, P + 4) smoothed down its columns, smooth (P, P + 2) with a column more at both ends,
-    gradient (2, 4 Q) and planes (7, 4 Q).
+    Scratch: at (P,), fraction (2, P) and corners (2, P) of a row of samples, with pixels (2, 2 P)
+    the same memory, patch (P, P), middle (P, P + 4) smoothed down its columns, smooth (P, P + 2)
+    with a column more at both ends, gradient (2, 4 Q) and planes (7, 4 Q).
     """
     P = patch.shape[0]
     h, half = (P + 1) // 2, P // 2
@@ -213,7 +225,6 @@ def spatial_sums(
         last_x, last_y = np.int32(max(width - 2 - left, 0)), np.int32(max(height - 2 - top, 0))
         # Unsigned indices spare Numba its test for negative ones.
         origin = np.uintp(offset + top * width + left)
-        beside = np.uintp(1 if width - 1 - left > 0 else 0)
         below = np.uintp(width if height - 1 - top > 0 else 0)
         for i in range(P):
             row_x = corner_x - np.float32(i) * step_y
@@ -226,11 +237,10 @@ def spatial_sums(
                 at[j] = np.uint32(yi * np.int32(width) + xi)
             for j in range(P):
                 here = origin + np.uintp(at[j])
-                corners[0, j], corners[1, j] = image[here], image[here + beside]
-                corners[2, j], corners[3, j] = image[here + below], image[here + below + beside]
+                corners[0, j], corners[1, j] = image[here], image[here + below]
             for j in range(P):
-                a, b = np.float32(corners[0, j]), np.float32(corners[1, j])
-                c, d = np.float32(corners[2, j]), np.float32(corners[3, j])
+                a, b = np.float32(pixels[0, 2 * j]), np.float32(pixels[0, 2 * j + 1])
+                c, d = np.float32(pixels[1, 2 * j]), np.float32(pixels[1, 2 * j + 1])
                 upper = a + fraction[0, j] * (b - a)
                 lower = c + fraction[0, j] * (d - c)
                 patch[i, j] = upper + fraction[1, j] * (lower - upper)
@@ -325,7 +335,8 @@ def spatial_sums(
         if stages < TO_PRODUCT:
             continue
 
-        # Planes against functions: two functions and all planes share every load.
+        # Planes against functions: two functions and all planes share every load, or three
+        # functions and the planes that they meet.
         for parity in range(4):
             for f in range(first[parity], first[parity + 1], 2):
                 u0 = u1 = u2 = u3 = u4 = u5 = u6 = _zero
@@ -350,37 +361,59 @@ def spatial_sums(
                     sums[block, k * F + f, lane] = value
                 for k, value in enumerate((v0, v1, v2, v3, v4, v5, v6)):
                     sums[block, k * F + f + 1, lane] = value
+            for f in range(first[4 + parity], first[5 + parity], 3):
+                u2 = u3 = u5 = u6 = v2 = v3 = v5 = v6 = w2 = w3 = w5 = w6 = _zero
+                for q in range(Q):
+                    u, v, w, p = Phi[f, q], Phi[f + 1, q], Phi[f + 2, q], parity * Q + q
+                    u2 += planes[2, p] * u
+                    u3 += planes[3, p] * u
+                    u5 += planes[5, p] * u
+                    u6 += planes[6, p] * u
+                    v2 += planes[2, p] * v
+                    v3 += planes[3, p] * v
+                    v5 += planes[5, p] * v
+                    v6 += planes[6, p] * v
+                    w2 += planes[2, p] * w
+                    w3 += planes[3, p] * w
+                    w5 += planes[5, p] * w
+                    w6 += planes[6, p] * w
+                for i, (k2, k3, k5, k6) in enumerate(
+                    ((u2, u3, u5, u6), (v2, v3, v5, v6), (w2, w3, w5, w6))
+                ):
+                    sums[block, 2 * F + f + i, lane] = k2
+                    sums[block, 3 * F + f + i, lane] = k3
+                    sums[block, 5 * F + f + i, lane] = k5
+                    sums[block, 6 * F + f + i, lane] = k6
 
 
 @compiled
-def recombine(sums, source, weight, part_ends, lanes, V):
+def recombine(sums, source, weight, part_ends, lanes, norm, V):
     """Sparse recombination and unit norm of each part, down the lanes; adds to V.
 
-    sums (blocks, 7 * F', LANES), V (blocks, D, LANES); lanes (D + 1, LANES) is scratch.
+    sums (blocks, 7 * F', LANES), V (blocks, D', LANES). Scratch: lanes (D', LANES), norm (LANES,).
     """
-    norm = lanes[V.shape[1]]
+    # Not the constant: loops of so few steps would be unrolled before they are vectorised.
+    count = norm.shape[0]
     for b in range(V.shape[0]):
         begin = 0
         for part in range(part_ends.shape[0]):
-            for n in range(LANES):
+            for n in range(count):
                 norm[n] = _zero
             for d in range(begin, part_ends[part]):
-                s0, s1, s2, s3 = source[d, 0], source[d, 1], source[d, 2], source[d, 3]
+                s0, s1 = sums[b, source[d, 0]], sums[b, source[d, 1]]
+                s2, s3 = sums[b, source[d, 2]], sums[b, source[d, 3]]
                 w0, w1, w2, w3 = weight[d, 0], weight[d, 1], weight[d, 2], weight[d, 3]
-                for n in range(LANES):
-                    value = (
-                        w0 * sums[b, s0, n]
-                        + w1 * sums[b, s1, n]
-                        + w2 * sums[b, s2, n]
-                        + w3 * sums[b, s3, n]
-                    )
-                    lanes[d, n] = value
+                values = lanes[d]
+                for n in range(count):
+                    value = w0 * s0[n] + w1 * s1[n] + w2 * s2[n] + w3 * s3[n]
+                    values[n] = value
                     norm[n] += value * value
-            for n in range(LANES):
+            for n in range(count):
                 norm[n] = _one / np.sqrt(norm[n]) if norm[n] > _zero else _zero
             for d in range(begin, part_ends[part]):
-                for n in range(LANES):
-                    V[b, d, n] += lanes[d, n] * norm[n]
+                values, row = lanes[d], V[b, d]
+                for n in range(count):
+                    row[n] += values[n] * norm[n]
             begin = part_ends[part]
 
 
@@ -388,43 +421,49 @@ def recombine(sums, source, weight, part_ends, lanes, V):
 def finish(V, A, shift, norm, Y, out):
     """Step 3: unit norm, then A^T (V - mu) and unit norm again, into out (N, d).
 
-    V (blocks, D', LANES), A (D', d), or (D', 0) for the raw vector; D' is even. Scratch: norm
-    (LANES,) and Y (4, d), because four rows share every load of A.
+    V (blocks, D', LANES), A (D', d), or (D', 0) for the raw vector; D' is a multiple of 4. Scratch:
+    norm (LANES,) and Y (LANES * ROOM,). Four rows of A and four of Y share their loads.
     """
-    D, dim = V.shape[1], A.shape[1]
-    for b in range(V.shape[0]):
-        start, count = b * LANES, min(LANES, out.shape[0] - b * LANES)
-        for n in range(LANES):
+    D, dim, lanes = V.shape[1], A.shape[1], norm.shape[0]
+    for block in range(V.shape[0]):
+        start, count = block * LANES, min(LANES, out.shape[0] - block * LANES)
+        for n in range(lanes):
             norm[n] = _zero
         for d in range(D):
-            for n in range(LANES):
-                norm[n] += V[b, d, n] * V[b, d, n]
-        for n in range(LANES):
+            row = V[block, d]
+            for n in range(lanes):
+                norm[n] += row[n] * row[n]
+        for n in range(lanes):
             norm[n] = _one / np.sqrt(norm[n]) if norm[n] > _zero else _zero
         if dim == 0:
             for n in range(count):
                 for d in range(out.shape[1]):
-                    out[start + n, d] = V[b, d, n] * norm[n]
+                    out[start + n, d] = V[block, d, n] * norm[n]
             continue
-        for n in range(0, count, 4):
+        for j in range(count * ROOM):
+            Y[j] = _zero
+        for d in range(0, D, 4):
+            a0, a1, a2, a3 = A[d], A[d + 1], A[d + 2], A[d + 3]
+            for n in range(0, count, 4):
+                v0, v1 = V[block, d, n:], V[block, d + 1, n:]
+                v2, v3 = V[block, d + 2, n:], V[block, d + 3, n:]
+                s0, s1, s2, s3 = v0[0], v1[0], v2[0], v3[0]
+                t0, t1, t2, t3 = v0[1], v1[1], v2[1], v3[1]
+                u0, u1, u2, u3 = v0[2], v1[2], v2[2], v3[2]
+                w0, w1, w2, w3 = v0[3], v1[3], v2[3], v3[3]
+                y = Y[n * ROOM :]
+                for j in range(dim):
+                    a, b, c, e = a0[j], a1[j], a2[j], a3[j]
+                    y[j] += s0 * a + s1 * b + s2 * c + s3 * e
+                    y[j + ROOM] += t0 * a + t1 * b + t2 * c + t3 * e
+                    y[j + 2 * ROOM] += u0 * a + u1 * b + u2 * c + u3 * e
+                    y[j + 3 * ROOM] += w0 * a + w1 * b + w2 * c + w3 * e
+        for n in range(count):
+            y, row, inverse, total = Y[n * ROOM :], out[start + n], norm[n], _zero
             for j in range(dim):
-                Y[0, j] = Y[1, j] = Y[2, j] = Y[3, j] = _zero
-            for d in range(0, D, 2):
-                s0, t0, u0, v0 = V[b, d, n], V[b, d, n + 1], V[b, d, n + 2], V[b, d, n + 3]
-                e = d + 1
-                s1, t1, u1, v1 = V[b, e, n], V[b, e, n + 1], V[b, e, n + 2], V[b, e, n + 3]
-                for j in range(dim):
-                    a0, a1 = A[d, j], A[e, j]
-                    Y[0, j] += s0 * a0 + s1 * a1
-                    Y[1, j] += t0 * a0 + t1 * a1
-                    Y[2, j] += u0 * a0 + u1 * a1
-                    Y[3, j] += v0 * a0 + v1 * a1
-            for i in range(min(4, count - n)):
-                total = _zero
-                for j in range(dim):
-                    Y[i, j] = Y[i, j] * norm[n + i] - shift[j]
-                    total += Y[i, j] * Y[i, j]
-                described = norm[n + i] > _zero and total > _zero
-                inverse = _one / np.sqrt(total) if described else _zero
-                for j in range(dim):
-                    out[start + n + i, j] = Y[i, j] * inverse
+                y[j] = y[j] * inverse - shift[j]
+                total += y[j] * y[j]
+            described = inverse > _zero and total > _zero
+            inverse = _one / np.sqrt(total) if described else _zero
+            for j in range(dim):
+                row[j] = y[j] * inverse

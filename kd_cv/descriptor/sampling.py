@@ -37,7 +37,7 @@ class Pyramid:
     """An image and its halvings. Level l holds the pixel (x, y) of level 0 at (x, y) / 2^l.
 
     finest   (H * W,) the image itself, not a copy
-    coarser  (sum of the others,) all further levels, one after the other
+    coarser  (sum of the others + 1,) all further levels, one after the other, and a pixel more
     levels   (L, 3) offset in its array, height and width of each level
     gain     what brings the pixels to the range 0..1
     """
@@ -55,7 +55,7 @@ class Pyramid:
             shapes.append(tuple((side + 1) // 2 for side in shapes[-1]))
         sizes = [height * width for height, width in shapes]
         offsets = [0, *np.cumsum([0, *sizes[1:-1]]).tolist()] if depth else [0]
-        coarser = np.empty(sum(sizes[1:]), dtype=gray.dtype)
+        coarser = np.zeros(sum(sizes[1:]) + 1, dtype=gray.dtype)
         level = gray
         for (height, width), offset in zip(shapes[1:], offsets[1:], strict=True):
             halved = coarser[offset : offset + height * width].reshape(height, width)
@@ -67,11 +67,27 @@ class Pyramid:
         gain = np.float32(1 / brightest)
         return cls(gray.reshape(-1), coarser, np.array(table, dtype=np.int64), gain)
 
+    @property
+    def pairs(self) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Every pixel of finest and coarser with the one after it, as one word: the same memory."""
+        finest = np.append(self.finest, self.finest[-1:]) if self._narrow else self.finest
+        return _pairs(finest), _pairs(self.coarser)
+
+    @property
+    def _narrow(self) -> bool:
+        """Whether the last pixel may be asked for the one to its right."""
+        return bool(self.levels[0, 2] == 1)
+
     def level(self, index: int) -> NDArray[Any]:
         """Level `index` as (h, w)."""
         offset, height, width = self.levels[index].tolist()
         flat = self.finest if index == 0 else self.coarser[offset : offset + height * width]
         return flat.reshape(height, width)
+
+
+def _pairs(pixels: NDArray[Any]) -> NDArray[Any]:
+    word = np.dtype(f"u{2 * pixels.itemsize}")
+    return np.ndarray((max(0, len(pixels) - 1),), word, pixels, strides=(pixels.itemsize,))
 
 
 def as_scales(scales: int | Sequence[float]) -> tuple[float, ...]:

@@ -5,7 +5,6 @@ the cache; then it is forgotten, but for the rows that make the next octave. So 
 of a few strips, whatever the size of the image.
 """
 
-from functools import lru_cache
 from threading import Lock
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -14,11 +13,11 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from kd_cv.descriptor.engine import in_parallel, load_fused
+from kd_cv.descriptor.engine import in_parallel
 from kd_cv.descriptor.forks import opencv
 from kd_cv.descriptor.frames import Frames
 from kd_cv.detector import core
-from kd_cv.detector.orientation import oriented
+from kd_cv.detector.orientation import load_fused_detector, oriented
 from kd_cv.detector.scale_space import CANDIDATE, IN_SCALE, IN_SPACE, REACH, Array, ScaleSpace
 
 #: Rows of a strip: the rows around it that it needs too would else cost more than it does itself.
@@ -139,7 +138,7 @@ def _of_octave(
     starts = range(0, height, STRIP)
     found: list[Any] = [None] * len(starts)
     following = np.empty(((height + 1) // 2, (width + 1) // 2), np.float32)
-    fused = load_fused_extrema()
+    fused = load_fused_detector()
 
     def strip(start: int) -> None:
         stop = min(start + STRIP, height)
@@ -243,16 +242,6 @@ def _distinct(rows: Array) -> Array:
     """Rows (N, 5) without those whose cell, the last column, an earlier row has."""
     _, first = np.unique(rows[:, 4], return_index=True)
     return rows[np.sort(first)]
-
-
-@lru_cache(maxsize=1)
-def load_fused_extrema() -> ModuleType | None:
-    """The compiled extrema, or None where Numba cannot be imported."""
-    if not load_fused():
-        return None
-    from kd_cv.detector import fused
-
-    return fused
 
 
 def gain_of(gray: NDArray[Any]) -> float:

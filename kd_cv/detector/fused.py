@@ -1,4 +1,4 @@
-"""`core` for the CPU, compiled by Numba: blurs, the scan for candidates, and their fit.
+"""`core` for the CPU, compiled by Numba: blurs, the scan for candidates, their fit and angles.
 
 The scan reduces six neighbours of every pixel by comparisons that the compiler vectorises, and
 looks at the other 20 only where one of eight pixels passed. The fit runs down `LANES` candidates at
@@ -31,6 +31,7 @@ _zero = np.float32(0.0)
 _half = np.float32(0.5)
 _one = np.float32(1.0)
 _tenth = np.float32(0.1)
+_two = np.float32(2.0)
 SIDE = 2 * REACH + 1
 
 
@@ -78,6 +79,17 @@ def extrema(D: Array32, top: int, bottom: int, weakest: float, roundness: float)
     limits = np.float32(weakest), np.float32(roundness)
     kept = fit(D, found[:count], _in_space, _in_scale, *limits, cubes, scratch, rows)
     return rows[:kept]
+
+
+def angles(V: Array32, psi: Array32, second: float) -> tuple[NDArray[np.int64], Array]:
+    """The angles of all rows of V (N, 7), in degrees, (M,), and whose they are, (M,).
+
+    They are those of `orientation.maxima`: psi (7, A) has the columns of as many angles.
+    """
+    most = psi.shape[1] // 2  # maxima that so many samples of f can have
+    index, turns = np.empty(most * len(V), np.int64), np.empty(most * len(V))
+    count = turn(V, psi, np.float32(second), np.empty(psi.shape[1], np.float32), index, turns)
+    return index[:count], turns[:count]
 
 
 @compiled
@@ -303,3 +315,34 @@ def fit(D, found, in_space, in_scale, contrast, roundness, cubes, scratch, rows)
                 rows[kept, 4] = 1.0 if away < _half else 0.0
                 kept += 1
     return kept
+
+
+@compiled
+def turn(V, psi, second, f, index, angles):
+    """`angles` into index and angles; how many there are. f (A,) is scratch."""
+    steps, count = f.shape[0], 0
+    degrees = 360.0 / steps
+    for n in range(V.shape[0]):
+        for s in range(steps):
+            f[s] = V[n, 0] * psi[0, s]
+        for k in range(1, V.shape[1]):
+            v, row = V[n, k], psi[k]
+            for s in range(steps):
+                f[s] += v * row[s]
+        highest, before = _zero, count
+        for s in range(steps):
+            highest = max(highest, f[s])
+        least = second * highest
+        for s in range(steps):
+            here = f[s]
+            if here > _zero and here >= least:
+                left, right = f[s - 1 if s else steps - 1], f[s + 1 if s + 1 < steps else 0]
+                if here > left and here >= right:
+                    beside = _half * (left - right) / (left - _two * here + right)
+                    index[count] = n
+                    angles[count] = (s + np.float64(beside)) * degrees % 360.0
+                    count += 1
+        if count == before:
+            index[count], angles[count] = n, 0.0
+            count += 1
+    return count

@@ -12,11 +12,12 @@ the maxima of f.
 
 from dataclasses import dataclass
 from functools import lru_cache
+from types import ModuleType
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kd_cv.descriptor.engine import describe_frames
+from kd_cv.descriptor.engine import describe_frames, load_fused
 from kd_cv.descriptor.frames import Frames
 from kd_cv.descriptor.kernels import THETA
 from kd_cv.descriptor.spec import PLANES, Constants, Spec
@@ -85,12 +86,29 @@ def oriented(gray: NDArray[np.generic], frames: Frames) -> tuple[NDArray[np.int6
     A frame has one angle or more; 0 where there is no gradient.
     """
     V = describe_frames(gray, frames, Orientation(), magnification=WINDOW)
+    fused = load_fused_detector()
+    index, angle = fused.angles(V, psi_of_angles(), SECOND) if fused else angles(V)
+    turned = frames[index]
+    turned[:, 3] = angle
+    return index, turned
+
+
+def angles(V: NDArray[np.float32]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """The angles of all rows of V (N, 7), in degrees, (M,), and whose they are, (M,)."""
     peak, beside = maxima(V, psi_of_angles())
     peak[~peak.any(axis=1), 0] = True
     index, step = np.nonzero(peak)
-    turned = frames[index]
-    turned[:, 3] = (step + beside[index, step]) * DEGREES % 360.0
-    return index, turned
+    return index, (step + beside[index, step]) * DEGREES % 360.0
+
+
+@lru_cache(maxsize=1)
+def load_fused_detector() -> ModuleType | None:
+    """The compiled parts of the detector, or None where Numba cannot be imported."""
+    if not load_fused():
+        return None
+    from kd_cv.detector import fused
+
+    return fused
 
 
 def dominant_angles(gray: NDArray[np.generic], frames: Frames) -> NDArray[np.float64]:

@@ -207,8 +207,9 @@ def test_flat_images_give_zeros_on_both_paths(monkeypatch, dtype):
 
 def test_planes_are_folded_by_parity():
     plan = fused.plan(Spec(32))
-    # 19, 17, 17 and 11 functions, each parity padded to an even number of rows.
-    assert np.diff(plan.first).tolist() == [20, 18, 18, 12]
+    # 14, 12, 12 and 6 functions that meet all planes, and in each parity five that meet only those
+    # of k = 2 and 3, padded to six.
+    assert np.diff(plan.first).tolist() == [14, 12, 12, 6, 6, 6, 6, 6]
     assert plan.Phi.shape == (68, 16 * 16)
 
 

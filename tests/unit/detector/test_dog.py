@@ -247,7 +247,8 @@ def test_a_file_of_wrong_settings_changes_nothing(tmp_path):
 
 def test_without_numba_the_keypoints_are_the_same(camera, monkeypatch):
     expected = DoG(300).detect_frames(camera).frames
-    monkeypatch.setattr(kd_cv.detector.engine, "load_fused_extrema", lambda: None)
+    for module in (kd_cv.detector.engine, kd_cv.detector.orientation):
+        monkeypatch.setattr(module, "load_fused_detector", lambda: None)
     monkeypatch.setattr(kd_cv.descriptor.engine, "load_fused", lambda: None)
     frames = DoG(300).detect_frames(camera).frames
     assert (np.abs(frames - expected).max(1) < 0.01).mean() > 0.99

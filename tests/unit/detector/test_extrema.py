@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from scipy.ndimage import gaussian_filter
 
-from kd_cv.detector import engine, fused
+from kd_cv.detector import engine, fused, orientation
 from kd_cv.detector.engine import detect_frames, extrema, gain_of
 from kd_cv.detector.scale_space import (
     CAMERA_BLUR,
@@ -97,7 +97,8 @@ def test_the_reference_and_the_compiled_path_find_the_same(photographs, monkeypa
     for space in (ScaleSpace(contrast=0.01), ScaleSpace(1.1, 4, 0.03, 20.0)):
         fast = detect_frames(gray, space)
         with monkeypatch.context() as without:
-            without.setattr(engine, "load_fused_extrema", lambda: None)
+            for module in (engine, orientation):
+                without.setattr(module, "load_fused_detector", lambda: None)
             slow = detect_frames(gray, space)
         assert len(fast.frames) > 100
         assert abs(len(fast.frames) - len(slow.frames)) <= 0.005 * len(slow.frames)
@@ -148,3 +149,13 @@ def test_hardly_an_extremum_is_given_twice(photographs):
         near = np.abs(found[:, None, :2] - found[:, :2]).max(2) < 0.05
         near &= np.abs(np.log2(found[:, None, 2] / found[:, 2])) < 0.05
         assert near.sum() - len(found) <= 0.015 * len(found)
+
+
+def test_the_compiled_angles_are_those_of_the_reference():
+    V = np.random.default_rng(0).normal(size=(2000, 7)).astype(np.float32)
+    V[:, 0] += 4  # f is positive, as a sum of weights is
+    V[::50] = 0  # no gradient: one angle, 0
+    index, angle = fused.angles(V, orientation.psi_of_angles(), orientation.SECOND)
+    whose, expected = orientation.angles(V)
+    assert np.array_equal(index, whose) and len(index) > len(V)
+    assert np.abs((angle - expected + 180) % 360 - 180).max() < 0.05
