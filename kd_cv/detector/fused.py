@@ -93,6 +93,14 @@ def angles(V: Array32, psi: Array32, second: float) -> tuple[NDArray[np.int64], 
 
 
 @compiled
+def mirrored(a, size):
+    """Where pixel a, or its mirror image about the outermost centres, lies in 0..size - 1."""
+    while a < 0 or a >= size:
+        a = -a if a < 0 else 2 * (size - 1) - a
+    return a
+
+
+@compiled
 def blur(image, taps, gain, top, line, out, first, D):
     """`blurred` by symmetric taps, the middle one first; line (W + 2 reach,) is scratch."""
     height, width = image.shape
@@ -100,45 +108,48 @@ def blur(image, taps, gain, top, line, out, first, D):
     inner = line[reach : reach + width]
     for i in range(out.shape[0]):
         y = top + i
-        here = image[y]
-        t = taps[0] * gain
-        for x in range(width):
-            inner[x] = t * here[x]
-        # Two pairs of rows at a time; a last one alone counts with its partner's weight 0.
-        for j in range(1, reach + 1, 2):
-            k = min(j + 1, reach)
-            t, u = taps[j] * gain, (taps[k] * gain if k > j else _zero)
-            a, b, c, d = y - j, y + j, y - k, y + k
-            while a < 0 or a >= height:
-                a = -a if a < 0 else 2 * (height - 1) - a
-            while b < 0 or b >= height:
-                b = -b if b < 0 else 2 * (height - 1) - b
-            while c < 0 or c >= height:
-                c = -c if c < 0 else 2 * (height - 1) - c
-            while d < 0 or d >= height:
-                d = -d if d < 0 else 2 * (height - 1) - d
-            above, below, above2, below2 = image[a], image[b], image[c], image[d]
-            for x in range(width):
-                inner[x] += t * (np.float32(above[x]) + np.float32(below[x])) + u * (
-                    np.float32(above2[x]) + np.float32(below2[x])
-                )
+        here, row = image[y], out[i]
+        # Three pairs of rows at a time; those beyond the last tap count with the weight 0.
+        for j in range(1, reach + 1, 3):
+            k, m = min(j + 1, reach), min(j + 2, reach)
+            s, t = taps[0] * gain, taps[j] * gain
+            u, v = (taps[k] * gain if k > j else _zero), (taps[m] * gain if m > k else _zero)
+            a, b = image[mirrored(y - j, height)], image[mirrored(y + j, height)]
+            c, d = image[mirrored(y - k, height)], image[mirrored(y + k, height)]
+            e, f = image[mirrored(y - m, height)], image[mirrored(y + m, height)]
+            if j == 1:
+                for x in range(width):
+                    inner[x] = (
+                        s * np.float32(here[x])
+                        + t * (np.float32(a[x]) + np.float32(b[x]))
+                        + u * (np.float32(c[x]) + np.float32(d[x]))
+                        + v * (np.float32(e[x]) + np.float32(f[x]))
+                    )
+            else:
+                for x in range(width):
+                    inner[x] += (
+                        t * (np.float32(a[x]) + np.float32(b[x]))
+                        + u * (np.float32(c[x]) + np.float32(d[x]))
+                        + v * (np.float32(e[x]) + np.float32(f[x]))
+                    )
         for j in range(1, reach + 1):
-            a = j
-            while a < 0 or a >= width:
-                a = -a if a < 0 else 2 * (width - 1) - a
-            line[reach - j] = inner[a]
-            line[reach + width - 1 + j] = inner[width - 1 - a]
-        row = out[i]
-        t = taps[0]
-        for x in range(width):
-            row[x] = t * inner[x]
-        for j in range(1, reach + 1, 2):
-            k = min(j + 1, reach)
-            t, u = taps[j], (taps[k] if k > j else _zero)
-            left, right = line[reach - j :], line[reach + j :]
-            left2, right2 = line[reach - k :], line[reach + k :]
-            for x in range(width):
-                row[x] += t * (left[x] + right[x]) + u * (left2[x] + right2[x])
+            line[reach - j] = inner[mirrored(j, width)]
+            line[reach + width - 1 + j] = inner[width - 1 - mirrored(j, width)]
+        for j in range(1, reach + 1, 3):
+            k, m = min(j + 1, reach), min(j + 2, reach)
+            s, t = taps[0], taps[j]
+            u, v = (taps[k] if k > j else _zero), (taps[m] if m > k else _zero)
+            p, q = line[reach - j :], line[reach + j :]
+            g, h = line[reach - k :], line[reach + k :]
+            n, o = line[reach - m :], line[reach + m :]
+            if j == 1:
+                for x in range(width):
+                    row[x] = (
+                        s * inner[x] + t * (p[x] + q[x]) + u * (g[x] + h[x]) + v * (n[x] + o[x])
+                    )
+            else:
+                for x in range(width):
+                    row[x] += t * (p[x] + q[x]) + u * (g[x] + h[x]) + v * (n[x] + o[x])
         if first <= y < first + D.shape[0]:
             difference = D[y - first]
             for x in range(width):
