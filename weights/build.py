@@ -25,7 +25,8 @@ from kd_cv.evaluate.patch_sets import PatchSet, read_phototourism
 from kd_cv.evaluate.patches import phototourism
 from kd_cv.evaluate.readers import find_sequences
 from kd_cv.fit.builders import hpatches_scene, sfm_scene
-from kd_cv.fit.matrices import describe_scene, fit_whitening, part
+from kd_cv.fit.folder import part
+from kd_cv.fit.matrices import describe_scene, fit_whitening
 from kd_cv.fit.samples import Samples
 from kd_cv.fit.scenes import Scene
 from kd_cv.io.files import replacing

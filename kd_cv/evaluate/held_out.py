@@ -12,7 +12,7 @@ from kd_cv.evaluate.images import NothingToMatch, image_matching
 from kd_cv.evaluate.readers import warped_images
 from kd_cv.evaluate.scores import Progress, Score
 from kd_cv.feature2d import KDDescriptor
-from kd_cv.fit.matrices import read_reduced
+from kd_cv.fit.photographs import read_reduced
 from kd_cv.whitening.registry import DEFAULT_WEIGHTS
 
 MAX_PHOTOS = 10  # that are tested on

@@ -15,7 +15,8 @@ from kd_cv.descriptor.engine import describe_frames
 from kd_cv.descriptor.frames import from_keypoints
 from kd_cv.descriptor.spec import KERNELS, Spec
 from kd_cv.fit import matrices as fit
-from kd_cv.fit.matrices import describe_scene, fit_photos
+from kd_cv.fit.folder import fit_photos
+from kd_cv.fit.matrices import describe_scene
 from kd_cv.fit.scenes import Scene, View
 from kd_cv.settings import Settings
 from kd_cv.whitening.files import load, save
