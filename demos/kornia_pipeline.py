@@ -20,7 +20,8 @@ except ImportError as error:
 matplotlib.use("Agg")
 
 from kd_cv import KDFeature
-from kd_cv.draw.plots import plot_images, plot_matches, save_plot, style
+from kd_cv.draw.images import plot_images, plot_matches
+from kd_cv.draw.style import save_plot, style
 
 
 def photographs(paths: list[str]) -> list[torch.Tensor]:

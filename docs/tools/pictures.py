@@ -17,8 +17,10 @@ import numpy as np
 matplotlib.use("Agg")
 
 from kd_cv import KDDescriptor, MatchResult, match
-from kd_cv.draw.plots import plot_images, plot_matches, plt, style
-from kd_cv.paper.figures import Material, save_figures
+from kd_cv.draw.images import plot_images, plot_matches
+from kd_cv.draw.style import plt, style
+from kd_cv.paper.figures import save_figures
+from kd_cv.paper.material import Material
 
 FOLDER = Path(__file__).parents[1] / "images"
 KEYPOINTS, NEAR, LINES = 2000, 3.0, 160

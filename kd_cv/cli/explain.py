@@ -125,7 +125,9 @@ def _draw(output: Path, pair: Any, keypoints: Any, why: Explanation, descriptor:
     import matplotlib
 
     matplotlib.use("Agg")
-    from kd_cv.draw.plots import plot_explanation, plot_frame, plot_images, plt, save_plot, style
+    from kd_cv.draw.images import plot_frame, plot_images
+    from kd_cv.draw.maps import plot_explanation
+    from kd_cv.draw.style import plt, save_plot, style
 
     with style():
         figure: Any = plt.figure(figsize=(7.2, 6.6), layout="constrained")

@@ -39,7 +39,8 @@ def command(
     from rich.console import Console
 
     matplotlib.use("Agg")
-    from kd_cv.paper.figures import Material, check_names, save_figures
+    from kd_cv.paper.figures import check_names, save_figures
+    from kd_cv.paper.material import Material
     from kd_cv.whitening.registry import DEFAULT_WEIGHTS
 
     chosen = check_names(names or ())

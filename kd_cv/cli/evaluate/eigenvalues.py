@@ -33,7 +33,7 @@ def command(curve: Curve) -> None:
             source = f"{len(raw)} patches of {curve.data}"
     lam = lam / lam[0]
     if curve.output:
-        from kd_cv.draw.plots import plot_eigenvalues
+        from kd_cv.draw.curves import plot_eigenvalues
 
         draw_figure(
             curve.output, (4.2, 2.7), lambda figure: plot_eigenvalues(figure.subplots(), lam)

@@ -71,7 +71,7 @@ def draw_curves(output: Path, panels: Mapping[str, Mapping[str, Any]]) -> None:
     """One panel for each title: label -> points (x, FPR95)."""
 
     def draw(figure: Any) -> None:
-        from kd_cv.draw.plots import plot_curves
+        from kd_cv.draw.curves import plot_curves
 
         plot_curves(figure, panels, "FPR95 (%)")
 
@@ -82,7 +82,7 @@ def draw_figure(output: Path, size: tuple[float, float], draw: Any) -> None:
     import matplotlib
 
     matplotlib.use("Agg")
-    from kd_cv.draw.plots import plt, save_plot, style
+    from kd_cv.draw.style import plt, save_plot, style
 
     with style():
         figure = plt.figure(figsize=size)

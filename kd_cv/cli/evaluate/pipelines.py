@@ -74,7 +74,7 @@ def command(
             shown, unit = "auc5", "pixels"
 
     def draw(figure: Any) -> None:
-        from kd_cv.draw.plots import plot_tradeoff
+        from kd_cv.draw.curves import plot_tradeoff
 
         wanted = ("ms", shown, f"{shown} low", f"{shown} high")
         points = {score.name: [score.values[key] for key in wanted] for score in scores}

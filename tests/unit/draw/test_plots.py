@@ -12,7 +12,7 @@ matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")
 
 from kd_cv.descriptor.spec import Spec  # noqa: E402
-from kd_cv.draw import plots  # noqa: E402
+from kd_cv.draw import curves, images, maps, style  # noqa: E402
 from kd_cv.explain import explain_patches, patch_map  # noqa: E402
 from kd_cv.pictures import palette  # noqa: E402
 
@@ -22,12 +22,12 @@ PHOTO = data.astronaut()[..., ::-1].copy()
 @pytest.fixture(autouse=True)
 def _no_open_figures():
     yield
-    plots.plt.close("all")
+    style.plt.close("all")
 
 
 def rendered(target) -> np.ndarray:
     """The figure as it would be saved: (H, W, 3) RGB."""
-    figure = plots.figure_of(target)
+    figure = style.figure_of(target)
     figure.canvas.draw()
     return np.asarray(figure.canvas.buffer_rgba())[..., :3]
 
@@ -51,7 +51,7 @@ def test_images_keep_their_colours_and_coordinates():
     blue[..., 0] = 255  # BGR
     large = np.zeros((1000, 4000), np.uint8)
     large[:, 2000:] = 255
-    axes = plots.plot_images([blue, large, blue[..., :1]], ["a", "b", "c"])
+    axes = images.plot_images([blue, large, blue[..., :1]], ["a", "b", "c"])
     assert [ax.get_title() for ax in axes] == ["a", "b", "c"]
     assert axes[0].get_xlim() == (-0.5, 59.5)
     assert axes[0].get_ylim() == (39.5, -0.5)
@@ -68,15 +68,15 @@ def test_float_images_of_either_range(top):
     gray = np.full((20, 20), 0.5 * top, np.float32)
     gray[0, 0] = top
     bgr = np.dstack([gray, gray, gray])
-    axes = plots.plot_images([gray, bgr])
+    axes = images.plot_images([gray, bgr])
     image = rendered(axes)
     for ax in axes:
         assert set(image[to_row_column(ax, image, 10, 10)].tolist()) <= {127, 128}
 
 
 def test_keypoints_are_circles_of_their_size():
-    (ax,) = plots.plot_images([np.zeros((100, 100), np.uint8)])
-    plots.plot_keypoints(ax, [cv2.KeyPoint(50, 40, 40, 90)], color=palette.ORANGE, linewidth=2)
+    (ax,) = images.plot_images([np.zeros((100, 100), np.uint8)])
+    images.plot_keypoints(ax, [cv2.KeyPoint(50, 40, 40, 90)], color=palette.ORANGE, linewidth=2)
     image = rendered(ax)
     for point in (
         (30, 40),
@@ -92,8 +92,8 @@ def test_keypoints_are_circles_of_their_size():
 
 
 def test_a_frame_is_the_square_of_its_patch():
-    (ax,) = plots.plot_images([np.zeros((100, 100), np.uint8)])
-    plots.plot_frame(ax, np.array([50.0, 50.0, 5.0, 45.0]), magnification=8)
+    (ax,) = images.plot_images([np.zeros((100, 100), np.uint8)])
+    images.plot_frame(ax, np.array([50.0, 50.0, 5.0, 45.0]), magnification=8)
     half = 20 * np.sqrt(2)
     corners = ax.lines[0].get_xydata()
     np.testing.assert_allclose(corners[0], [50, 50 - half])
@@ -102,14 +102,14 @@ def test_a_frame_is_the_square_of_its_patch():
 
 def test_matches_end_at_their_points_after_a_resize():
     dark = np.zeros((80, 100), np.uint8)
-    axes = plots.plot_images([dark, dark])
+    axes = images.plot_images([dark, dark])
     points0, points1 = np.array([[20, 20], [30, 60]]), np.array([[80, 20], [70, 60]])
-    plots.plot_matches(*axes, points0, points1, [True, False], linewidth=2)
-    figure = plots.figure_of(axes)
+    images.plot_matches(*axes, points0, points1, [True, False], linewidth=2)
+    figure = style.figure_of(axes)
     for size in ((6, 3), (9, 5)):
         figure.set_size_inches(*size)
         image = rendered(axes)
-        for row_index, name in ((0, palette.INLIER), (1, plots.OUTLIER)):
+        for row_index, name in ((0, palette.INLIER), (1, palette.OUTLIER)):
             start = to_row_column(axes[0], image, *points0[row_index])
             end = to_row_column(axes[1], image, *points1[row_index])
             for t in (0.1, 0.3, 0.7, 0.9):
@@ -124,26 +124,26 @@ def test_matches_end_at_their_points_after_a_resize():
 def test_heat_maps_and_patch_maps_show_their_values():
     heat = np.zeros((16, 16))
     heat[4, 4], heat[12, 12] = 1.0, -1.0
-    _, (ax0, ax1) = plots.plt.subplots(1, 2)
-    assert plots.plot_heatmap(ax0, heat, limit=2.0, title="heat", colorbar=True) is ax0
+    _, (ax0, ax1) = style.plt.subplots(1, 2)
+    assert maps.plot_heatmap(ax0, heat, limit=2.0, title="heat", colorbar=True) is ax0
     image = rendered(ax0)
     assert near(image[to_row_column(ax0, image, 4, 4)][None, None], palette.VERMILION, 8).all()
     assert near(image[to_row_column(ax0, image, 12, 12)][None, None], palette.BLUE, 8).all()
     assert image[to_row_column(ax0, image, 8, 8)].min() > 240
 
     values = patch_map(Spec(32), (8, 20))
-    assert plots.plot_patch_map(ax1, values, (8, 20), title="map") is ax1
+    assert maps.plot_patch_map(ax1, values, (8, 20), title="map") is ax1
     assert ax1.get_ylim()[0] > ax1.get_ylim()[1]  # y down
     image = rendered(ax1)
     bright = image[to_row_column(ax1, image, 10, 20)].sum()
     assert bright > image[to_row_column(ax1, image, 30, 2)].sum() + 200
-    constant = plots.plot_patch_map(plots.plt.subplots()[1], np.ones((8, 8)))
+    constant = maps.plot_patch_map(style.plt.subplots()[1], np.ones((8, 8)))
     assert rendered(constant).any()
 
 
 def test_explanation_has_a_column_for_every_heat_map():
     patch = PHOTO[100:132, 200:232, 1]
-    axes = plots.plot_explanation(explain_patches(patch, patch, Spec(32)), titles=("A", "B"))
+    axes = maps.plot_explanation(explain_patches(patch, patch, Spec(32)), titles=("A", "B"))
     assert axes.shape == (2, 4)
     assert [ax.get_title() for ax in axes[0]] == [
         "patch",
@@ -155,13 +155,13 @@ def test_explanation_has_a_column_for_every_heat_map():
 
 
 def test_curves():
-    _, (ax0, ax1) = plots.plt.subplots(1, 2)
+    _, (ax0, ax1) = style.plt.subplots(1, 2)
     rng = np.random.default_rng(0)
-    plots.plot_similarities(ax0, rng.uniform(0.5, 1, 500), rng.uniform(-0.2, 0.4, 500))
+    curves.plot_similarities(ax0, rng.uniform(0.5, 1, 500), rng.uniform(-0.2, 0.4, 500))
     assert ax0.get_xlim()[0] < -0.15
     assert ax0.get_legend_handles_labels()[1] == ["non-matching", "matching"]
     lam = 5.0 * 0.9 ** np.arange(60)
-    plots.plot_eigenvalues(ax1, lam, t=0.5, beta_index=10)
+    curves.plot_eigenvalues(ax1, lam, t=0.5, beta_index=10)
     w, wua, wus = (line.get_ydata() for line in ax1.lines[:3])
     np.testing.assert_allclose(w, lam / 5)
     np.testing.assert_allclose(wua, (lam / 5) ** 0.5)
@@ -170,46 +170,46 @@ def test_curves():
 
 
 def test_a_panorama_does_not_make_a_giant_figure():
-    axes = plots.plot_images([np.zeros((10, 4000), np.uint8)] * 2)
-    assert plots.figure_of(axes).get_figwidth() < 15
+    axes = images.plot_images([np.zeros((10, 4000), np.uint8)] * 2)
+    assert style.figure_of(axes).get_figwidth() < 15
 
 
 def test_style_is_left_behind():
     before = dict(matplotlib.rcParams)
-    plots.plot_images([PHOTO])
+    images.plot_images([PHOTO])
     assert dict(matplotlib.rcParams) == before
 
 
 def test_saved_whole_or_not_at_all(tmp_path):
-    axes = plots.plot_images([PHOTO])
-    plots.save_plot(tmp_path / "a.png", axes)
+    axes = images.plot_images([PHOTO])
+    style.save_plot(tmp_path / "a.png", axes)
     assert cv2.imread(str(tmp_path / "a.png")) is not None
     with pytest.raises(FileNotFoundError, match="nowhere"):
-        plots.save_plot(tmp_path / "nowhere" / "a.png", axes)
+        style.save_plot(tmp_path / "nowhere" / "a.png", axes)
     with pytest.raises(ValueError, match="Format 'nope'"):
-        plots.save_plot(tmp_path / "a.nope", axes)
+        style.save_plot(tmp_path / "a.nope", axes)
     assert [path.name for path in tmp_path.iterdir()] == ["a.png"]
 
 
 def test_wrong_input_is_named():
-    (ax,) = plots.plot_images([PHOTO])
+    (ax,) = images.plot_images([PHOTO])
     with pytest.raises(ValueError, match="no images"):
-        plots.plot_images([])
+        images.plot_images([])
     with pytest.raises(ValueError, match="1 images need as many titles, got 2"):
-        plots.plot_images([PHOTO], ["a", "b"])
+        images.plot_images([PHOTO], ["a", "b"])
     with pytest.raises(ValueError, match="2 images need as many axes, got 1"):
-        plots.plot_images([PHOTO, PHOTO], axes=ax)
+        images.plot_images([PHOTO, PHOTO], axes=ax)
     with pytest.raises(ValueError, match="got 2 points in one image, 1 in the other"):
-        plots.plot_matches(ax, ax, np.zeros((2, 2)), np.zeros((1, 2)))
+        images.plot_matches(ax, ax, np.zeros((2, 2)), np.zeros((1, 2)))
     with pytest.raises(ValueError, match=r"shape \(2,\), got \(3,\)"):
-        plots.plot_matches(ax, ax, np.zeros((2, 2)), np.zeros((2, 2)), [True] * 3)
+        images.plot_matches(ax, ax, np.zeros((2, 2)), np.zeros((2, 2)), [True] * 3)
 
 
 def test_matplotlib_is_not_needed_until_something_is_plotted():
     code = (
         "import sys; sys.modules['matplotlib'] = None\n"
         "import kd_cv, kd_cv.explain\n"
-        "try:\n    import kd_cv.draw.plots\n"
+        "try:\n    import kd_cv.draw.images\n"
         "except ImportError as error:\n    print(error)\n"
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

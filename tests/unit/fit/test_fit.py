@@ -15,8 +15,9 @@ from kd_cv.descriptor.engine import describe_frames
 from kd_cv.descriptor.frames import from_keypoints
 from kd_cv.descriptor.spec import KERNELS, Spec
 from kd_cv.fit import matrices as fit
-from kd_cv.fit.folder import fit_photos
+from kd_cv.fit.folder import fit_photos, part
 from kd_cv.fit.matrices import describe_scene
+from kd_cv.fit.photographs import photo_scenes, read_reduced, split_photos
 from kd_cv.fit.scenes import Scene, View
 from kd_cv.settings import Settings
 from kd_cv.whitening.files import load, save
@@ -91,7 +92,7 @@ def test_parts_of_the_concatenation_are_the_other_descriptors(camera, keypoints,
         describe_frames(camera, frames, Spec(32, k), magnification=12.0, scales=scales)
         for k in ("concat", kernel)
     )
-    assert np.allclose(fit.part(X, SPEC, kernel), expected, atol=2e-6)
+    assert np.allclose(part(X, SPEC, kernel), expected, atol=2e-6)
 
 
 def test_fitted_matrices_say_how_they_were_made(scene):
@@ -117,15 +118,15 @@ def test_many_pairs_are_not_shrunk_and_twice_the_dimensions_by_the_middle_of_the
 
 def test_which_photographs_are_held_out():
     paths = [Path(str(i)) for i in range(12)]
-    training, held_out = fit.split_photos(paths)
+    training, held_out = split_photos(paths)
     assert held_out == [paths[4], paths[9]] and len(training) == 10
-    assert fit.split_photos(paths[:3]) == (paths[:2], paths[2:3])
-    assert fit.split_photos(paths[:1]) == (paths[:1], [])
+    assert split_photos(paths[:3]) == (paths[:2], paths[2:3])
+    assert split_photos(paths[:1]) == (paths[:1], [])
 
 
 def test_photographs_without_pairs(folder):
     with pytest.warns(UserWarning, match="skipped.*broken"):
-        entries = fit.fit_photos(folder, "none", max_keypoints=150)
+        entries = fit_photos(folder, "none", max_keypoints=150)
     assert sorted(entries) == [("cart", 32), ("concat", 32), ("polar", 32)]
     for whitening in entries.values():
         assert not whitening.has("ws") and whitening.has("wus")
@@ -139,7 +140,7 @@ def test_photographs_without_pairs(folder):
 def test_a_fit_can_be_repeated(folder, tmp_path):
     photos = sorted(folder.glob("[012]-*.png"))
     for name in ("a", "b"):
-        entries = fit.fit_photos(photos, max_keypoints=200, kernels=["cart"], patch_sizes=(32, 48))
+        entries = fit_photos(photos, max_keypoints=200, kernels=["cart"], patch_sizes=(32, 48))
         save(tmp_path / f"{name}.npz", entries)
     assert (tmp_path / "a.npz").read_bytes() == (tmp_path / "b.npz").read_bytes()
     assert set(load(tmp_path / "a.npz")) == {("cart", 32), ("cart", 48)}
@@ -148,24 +149,24 @@ def test_a_fit_can_be_repeated(folder, tmp_path):
 def test_too_little_to_fit_on(folder, tmp_path):
     one = [next(folder.glob("*coins*"))]
     with pytest.raises(ValueError, match=r"have 100 keypoints .* more than 238"):
-        fit.fit_photos(one, "none", max_keypoints=100)
+        fit_photos(one, "none", max_keypoints=100)
     with pytest.raises(ValueError, match="matching pairs"):
-        fit.fit_photos(one, "warp", max_keypoints=100, views=5, kernels=["concat"])
+        fit_photos(one, "warp", max_keypoints=100, views=5, kernels=["concat"])
     with pytest.raises(ValueError, match="no photographs"):
-        fit.fit_photos([])
+        fit_photos([])
     with pytest.raises(ValueError, match="none of the 1"), pytest.warns(UserWarning):
-        fit.fit_photos(list(folder.glob("*broken*")))
+        fit_photos(list(folder.glob("*broken*")))
     with pytest.raises(ValueError, match="pairs must be"):
-        fit.fit_photos(folder, "guess")  # type: ignore[arg-type]
+        fit_photos(folder, "guess")  # type: ignore[arg-type]
     blank = tmp_path / "blank.png"
     cv2.imwrite(str(blank), np.full((200, 200), 128, np.uint8))
     with pytest.raises(ValueError, match="have 0 keypoints"):
-        fit.fit_photos([blank], "none")
+        fit_photos([blank], "none")
 
 
 def test_large_photographs_are_reduced(tmp_path, camera):
     cv2.imwrite(str(tmp_path / "large.png"), cv2.resize(camera, (1600, 800)))
-    assert fit.read_reduced(tmp_path / "large.png").shape == (640, 1280)
+    assert read_reduced(tmp_path / "large.png").shape == (640, 1280)
 
 
 def test_structure_from_motion_shows_only_the_training_photographs(tmp_path, photographs):
@@ -177,7 +178,7 @@ def test_structure_from_motion_shows_only_the_training_photographs(tmp_path, pho
         pytest.raises(ValueError, match="3 photographs or more"),
         pytest.warns(UserWarning, match="folder skipped"),
     ):
-        list(fit.photo_scenes(paths, "sfm", workspace=tmp_path / "work"))
+        list(photo_scenes(paths, "sfm", workspace=tmp_path / "work"))
 
 
 @pytest.mark.slow

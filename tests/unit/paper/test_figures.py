@@ -18,8 +18,10 @@ from kd_cv import KDDescriptor  # noqa: E402
 from kd_cv.descriptor.kernels import THETA  # noqa: E402
 from kd_cv.descriptor.spec import Spec  # noqa: E402
 from kd_cv.explain import explain_patches, kernel_map, patch_map  # noqa: E402
-from kd_cv.paper import figures  # noqa: E402
-from kd_cv.paper.figures import FIGURES, Material, save_figures  # noqa: E402
+from kd_cv.paper import drawings, figures  # noqa: E402
+from kd_cv.paper import material as of_figures  # noqa: E402
+from kd_cv.paper.figures import FIGURES, save_figures  # noqa: E402
+from kd_cv.paper.material import Material  # noqa: E402
 from kd_cv.whitening.registry import DEFAULT_WEIGHTS  # noqa: E402
 
 
@@ -57,7 +59,7 @@ def test_unknown_names_and_bad_folders_are_refused_before_any_work(tmp_path):
 
 def test_rotation_moves_the_peak_between_the_two_kernels():
     """Figure 3: k_theta_rel peaks at q3, k_phi at q1 = p, their product at q2 in between."""
-    phi, position, angle, product = figures.rotation_curves(np.pi / 4, np.pi / 2, 3 * np.pi / 4)
+    phi, position, angle, product = drawings.rotation_curves(np.pi / 4, np.pi / 2, 3 * np.pi / 4)
     q1, q2, q3 = (phi[values.argmax()] for values in (position, product, angle))
     assert q1 == pytest.approx(3 * np.pi / 4, abs=0.01)
     assert q3 == pytest.approx(np.pi, abs=0.01)
@@ -84,7 +86,7 @@ def test_cartesian_map_of_a_turned_patch_stays_at_the_pixel():
 def test_whitening_breaks_shift_invariance(material):
     """Figure 5: raw maps are the same for all angles, whitened maps are not."""
     pixel = (10, 20)
-    for title, spec, projection in figures.whitening_columns(material):
+    for title, spec, projection in of_figures.whitening_columns(material):
         maps = [patch_map(spec, pixel, t, t, projection) for t in (0.0, np.pi / 2)]
         same = np.allclose(*maps, atol=1e-9)
         assert same == (projection is None), title
@@ -92,7 +94,7 @@ def test_whitening_breaks_shift_invariance(material):
 
 def test_whitening_separates_the_pairs(material):
     """Similarity histograms: W_S moves the non-matching pairs to 0."""
-    groups = figures.histogram_groups(material)
+    groups = of_figures.histogram_groups(material)
     means = {title: (m.mean(), n.mean()) for title, (m, n) in groups.items()}
     whitened = means.pop(r"concat + $W_S$")
     assert abs(whitened[1]) < 0.1
@@ -101,8 +103,8 @@ def test_whitening_separates_the_pairs(material):
 
 
 def test_polar_stands_turns_and_cartesian_stands_shifts(material):
-    turned = figures.robustness(material, turns=[0, 30])
-    shifted = figures.robustness(material, shifts=[0, 6])
+    turned = of_figures.robustness(material, turns=[0, 30])
+    shifted = of_figures.robustness(material, shifts=[0, 6])
     error = {
         kind: {name.split()[0]: points[-1][1] for name, points in curves.items()}
         for kind, curves in (("turn", turned), ("shift", shifted))
@@ -117,11 +119,11 @@ def test_polar_stands_turns_and_cartesian_stands_shifts(material):
 def test_similarities_never_pair_a_row_with_its_partner():
     d = np.eye(7)
     for seed in range(20):
-        matching, other = figures.similarities(d, d, seed)
+        matching, other = of_figures.similarities(d, d, seed)
         assert (matching == 1).all()
         assert (other == 0).all()
     with pytest.raises(ValueError, match="2 or more rows, got 1"):
-        figures.similarities(d[:1], d[:1])
+        of_figures.similarities(d[:1], d[:1])
 
 
 def test_default_is_the_whitening_that_is_shipped():
@@ -134,7 +136,7 @@ def test_default_is_the_whitening_that_is_shipped():
 def test_figures_draw_what_they_are_given(material):
     """Without a projection there is no whitened column, and a fit for one kernel is enough."""
     patches = np.asarray(data.camera()[:128, 200:264]).reshape(2, 64, 64)
-    figure = figures.draw_heat_maps([explain_patches(*patches, Spec(64))] * 2)
+    figure = drawings.draw_heat_maps([explain_patches(*patches, Spec(64))] * 2)
     titles = [ax.get_title() for ax in figure.axes if ax.get_title()]
     maps = ["polar", "cart", "concat"]
     assert titles == ["patch $P$", *maps, "patch $Q$", *maps]
@@ -142,7 +144,7 @@ def test_figures_draw_what_they_are_given(material):
 
     only = Material(patch_size=32, keypoints=300, weights=material.whitening())
     assert only.kernels() == ("concat",)
-    columns = [title for title, *_ in figures.whitening_columns(only)]
+    columns = [title for title, *_ in of_figures.whitening_columns(only)]
     assert columns == ["concat", r"concat + $W_S$", r"concat + $W_{UA}$", r"concat + $W_{US}$"]
     assert only.source == "whitening: as given"
 

@@ -1,0 +1,214 @@
+"""What the figures of the paper are drawn from: the shipped whitening, and pairs of patches.
+
+The patches are those of the photographs of scikit-image.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kd_cv.descriptor.frames import MAGNIFICATION
+from kd_cv.descriptor.projection import Projection
+from kd_cv.descriptor.sampling import extract_patches
+from kd_cv.descriptor.spec import Spec
+from kd_cv.evaluate.candidates import KD
+from kd_cv.evaluate.curves import robustness_curves
+from kd_cv.evaluate.patches import pairs_of_scenes
+from kd_cv.evaluate.readers import builtin_scenes
+from kd_cv.explain import (
+    Array,
+    Explanation,
+    explain_patches,
+)
+from kd_cv.feature2d import KDDescriptor
+from kd_cv.fit.scenes import Scene
+from kd_cv.io.builtin import TEST_PHOTOS
+from kd_cv.settings import Settings
+from kd_cv.whitening import registry as shipped
+from kd_cv.whitening.registry import DEFAULT_WEIGHTS
+from kd_cv.whitening.whitening import Whitening
+
+DIM = 128
+Curve = Sequence[tuple[float, float]]
+Column = tuple[str, Spec, Projection | None]  # title, and what makes a patch map
+WHITENED = {"ws": r"$W_S$", "wua": r"$W_{UA}$", "wus": r"$W_{US}$"}
+
+
+class Pairs(NamedTuple):
+    """Frames (M, 4) of two images, row by row of the same point, and the images."""
+
+    image0: NDArray[np.uint8]
+    frames0: NDArray[np.float64]
+    image1: NDArray[np.uint8]
+    frames1: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Material:
+    """Where the figures take patches and whitening from.
+
+    patch_size   of all the figures' patches and maps
+    weights      whatever KDDescriptor takes
+    keypoints    at most, of each view of a photograph
+    """
+
+    patch_size: int = 64
+    weights: Any = DEFAULT_WEIGHTS
+    keypoints: int = 1500
+
+    def settings(self, kernel: str = "concat", variant: str | None = None) -> Settings:
+        """A kernel, whitened by a variant or raw."""
+        if variant is None:
+            return Settings(self.patch_size, kernel, whitening=None)
+        return Settings(self.patch_size, kernel, variant, self.whitening(kernel), DIM)
+
+    def spec(self, kernel: str = "concat") -> Spec:
+        return self.settings(kernel).spec
+
+    def whitening(self, kernel: str = "concat") -> Whitening:
+        """The matrices of a kernel."""
+        spec = self.spec(kernel)
+        return shipped.resolve(self.weights, kernel, spec.patch_size, spec.dim)
+
+    def kernels(self) -> tuple[str, ...]:
+        """Those that there are matrices for; never without "concat"."""
+        self.whitening("concat")
+        if isinstance(self.weights, Whitening):
+            return ("concat",)
+        fitted = ["concat"]
+        for kernel in ("polar", "cart"):
+            with suppress(ValueError):
+                self.whitening(kernel)
+                fitted.append(kernel)
+        return tuple(fitted)
+
+    def projection(self, variant: str, kernel: str = "concat") -> Projection:
+        projection = self.settings(kernel, variant).projection
+        assert projection is not None
+        return projection
+
+    @property
+    def source(self) -> str:
+        """Which whitening it is, in words."""
+        if isinstance(self.weights, str) and self.weights in shipped.names():
+            return f'whitening: the shipped "{self.weights}"'
+        return "whitening: as given"
+
+    @cached_property
+    def scenes(self) -> list[Scene]:
+        """Photographs that the fit did not see, and their warps, the keypoints a little off."""
+        return builtin_scenes(TEST_PHOTOS, "easy", 4, self.keypoints)
+
+    @cached_property
+    def pairs(self) -> tuple[Pairs, ...]:
+        """The same keypoints of each photograph and of each of its warps."""
+        pairs = []
+        for scene in self.scenes:
+            for number, view in enumerate(scene.views[1:], start=1):
+                first, rows = scene.views[0], scene.pairs(0, number)
+                frames = first.frames[rows[:, 0]], view.frames[rows[:, 1]]
+                pairs.append(Pairs(first.load(), frames[0], view.load(), frames[1]))
+        return tuple(pairs)
+
+    def descriptors(self, side: int, kernel: str = "concat", variant: str | None = None) -> Array:
+        """Descriptors (M, D) of one side of the pairs, 0 or 1."""
+        settings = self.settings(kernel, variant)
+        rows = [
+            settings.rows((pairs.image0, pairs.image1)[side], (pairs.frames0, pairs.frames1)[side])
+            for pairs in self.pairs
+        ]
+        return np.concatenate(rows).astype(np.float64)
+
+
+def whitening_columns(material: Material) -> list[Column]:
+    """The columns of figure 5."""
+    concat = material.spec()
+    columns: list[Column] = [("concat", concat, None)]
+    for kernel, variant in (
+        ("polar", "ws"), ("cart", "ws"), ("concat", "ws"), ("concat", "wua"), ("concat", "wus"),
+    ):  # fmt: skip
+        if kernel in material.kernels():
+            title = f"{kernel} + {WHITENED[variant]}"
+            columns.append((title, material.spec(kernel), material.projection(variant, kernel)))
+    return columns
+
+
+def slices_columns(material: Material) -> list[Column]:
+    """The columns of figure 6."""
+    columns = {
+        title: (title, spec, projection) for title, spec, projection in whitening_columns(material)
+    }
+    order = ("concat", *(f"concat + {WHITENED[variant]}" for variant in ("wua", "wus", "ws")))
+    return [columns[title] for title in order]
+
+
+def sample_explanations(material: Material, count: int = 3) -> list[Explanation]:
+    """Heat maps of large keypoints whose patches lie inside the photographs."""
+    spec, projection = material.spec(), material.projection("ws")
+    explanations = []
+    chosen = material.pairs[:: max(1, len(material.pairs) // count)][:count]
+    for number, pairs in enumerate(chosen):
+        inside = _inside(pairs.frames0, pairs.image0) & _inside(pairs.frames1, pairs.image1)
+        rows = np.flatnonzero(inside)
+        if not len(rows):
+            continue
+        row = rows[np.argsort(-pairs.frames0[rows, 2], kind="stable")][[6 * number % len(rows)]]
+        sides = (pairs.image0, pairs.frames0[row]), (pairs.image1, pairs.frames1[row])
+        patches = [extract_patches(*side, spec.patch_size, MAGNIFICATION)[0] for side in sides]
+        explanations.append(explain_patches(patches[0], patches[1], spec, projection))
+    return explanations
+
+
+def _inside(frames: NDArray[np.float64], image: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    """Frames whose patch, at any angle, lies in the image."""
+    reach = MAGNIFICATION * frames[:, 2:3] / np.sqrt(2)
+    size = np.array(image.shape[::-1])
+    return ((frames[:, :2] >= reach) & (frames[:, :2] <= size - 1 - reach)).all(axis=1)
+
+
+def similarities(d0: Array, d1: Array, seed: int = 0) -> tuple[Array, Array]:
+    """Cosines of matching rows, (M,), and of as many that do not match, (M,)."""
+    if len(d0) < 2:
+        raise ValueError(f"non-matching pairs need 2 or more rows, got {len(d0)}")
+    order = np.random.default_rng(seed).permutation(len(d0))
+    other = np.empty_like(order)
+    other[order] = np.roll(order, 1)  # a cycle: no row meets its own partner
+    return (d0 * d1).sum(axis=1), (d0 * d1[other]).sum(axis=1)
+
+
+def histogram_groups(material: Material) -> dict[str, tuple[Array, Array]]:
+    """Similarities of pairs for "polar", "cart", "concat" and that with W_S."""
+    kinds = (("polar", None), ("cart", None), ("concat", None), ("concat", "ws"))
+    groups = {}
+    for kernel, variant in kinds:
+        d0, d1 = (material.descriptors(side, kernel, variant) for side in (0, 1))
+        title = kernel + (f" + {WHITENED[variant]}" if variant else "")
+        groups[title] = similarities(d0, d1)
+    return groups
+
+
+def robustness(
+    material: Material, turns: Sequence[float] = (), shifts: Sequence[float] = ()
+) -> dict[str, Curve]:
+    """Label -> (turn or shift, FPR95) for "polar", "cart" and "concat" with W_S."""
+    labels = {kernel: f"{kernel} + {WHITENED['ws']}" for kernel in material.kernels()}
+    candidates = [
+        KD(
+            KDDescriptor(
+                patch_size=material.patch_size, kernel=kernel, whitening="ws",
+                weights=material.whitening(kernel), dim=DIM,
+            ),
+            label,
+        )
+        for kernel, label in labels.items()
+    ]  # fmt: skip
+    labelled = pairs_of_scenes(material.scenes, material.patch_size)
+    curves = robustness_curves(labelled, candidates, turns=turns, shifts=shifts)
+    return dict(zip(labels.values(), curves.values(), strict=True))
