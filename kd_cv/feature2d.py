@@ -17,6 +17,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from kd_cv.descriptor.forks import around
 from kd_cv.descriptor.frames import Frames, as_detectable, as_gray
 from kd_cv.descriptor.projection import Projection
 from kd_cv.descriptor.spec import Spec
@@ -216,7 +217,10 @@ class KDDescriptor(SIFTParameters):
         if not gray.size:
             return ()
         if self._detector is not None:
-            return copy_keypoints(self._detector.detect(as_detectable(gray), mask))
+            gray = as_detectable(gray)
+            with around(self._detector):
+                keypoints = self._detector.detect(gray, mask)
+            return copy_keypoints(keypoints)
         return to_keypoints(self._found(gray, mask))
 
     def _found(self, gray: NDArray[Any], mask: NDArray[np.uint8] | None) -> Detected:

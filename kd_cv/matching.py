@@ -12,6 +12,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from kd_cv.descriptor.forks import around, opencv
 from kd_cv.descriptor.frames import as_detectable, as_float, as_gray
 from kd_cv.detector.dog import MAX_FEATURES
 from kd_cv.detector.keypoints import strongest
@@ -292,13 +293,16 @@ class RootSIFT:
     def __init__(self, nfeatures: int = 0) -> None:
         self._sift = cv2.SIFT_create(nfeatures)
 
+    @opencv
     def detect(self, image: Any, mask: Any = None) -> KeyPoints:
         return self._sift.detect(image, mask)
 
+    @opencv
     def compute(self, image: Any, keypoints: Any) -> tuple[KeyPoints, Array32 | None]:
         keypoints, rows = self._sift.compute(image, keypoints)
         return keypoints, None if rows is None else root(rows)
 
+    @opencv
     def detectAndCompute(self, image: Any, mask: Any) -> tuple[KeyPoints, Array32 | None]:
         keypoints, rows = self._sift.detectAndCompute(image, mask)
         return keypoints, None if rows is None else root(rows)
@@ -374,17 +378,19 @@ def _extract(
             found, rows = _extract(feature, detector, small, max_keypoints, None)
             return enlarged(found, shape[1] / small.shape[1], shape[0] / small.shape[0]), rows
     if detector is None and max_keypoints is None:
-        with _timed("describe"):
+        with _timed("describe"), around(feature):
             keypoints, rows = feature.detectAndCompute(image, None)
         return tuple(keypoints), rows
     if isinstance(feature, KDDescriptor) and max_keypoints is not None:
         # More may be there than cv2.SIFT's threshold lets through.
         feature = feature.with_settings(nfeatures=min(max_keypoints, MAX_FEATURES))
+    finder = feature if detector is None else detector
     with _timed("detect"):
-        keypoints = (feature if detector is None else detector).detect(image, None)
+        with around(finder):
+            keypoints = finder.detect(image, None)
         if max_keypoints is not None:
             keypoints = strongest(keypoints, max_keypoints)
-    with _timed("describe"):
+    with _timed("describe"), around(feature):
         keypoints, rows = feature.compute(image, keypoints)
     return tuple(keypoints), rows
 

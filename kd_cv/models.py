@@ -18,6 +18,7 @@ import cv2
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from kd_cv.descriptor.forks import opencv
 from kd_cv.geometry import as_points, cross_matrix, epipolar_errors, reprojection_errors
 
 Model = Literal["homography", "fundamental", "essential"]
@@ -124,6 +125,7 @@ def is_plane(errors: Float64, scene: TwoViews, threshold: float) -> bool:
     return bool(near >= ON_PLANE and off <= OFF_PLANE)
 
 
+@opencv
 def find_homography(
     points0: Float64, points1: Float64, threshold: float = 3.0
 ) -> tuple[Float64 | None, Mask]:
@@ -136,6 +138,7 @@ def find_homography(
     return _checked(points0, *found)
 
 
+@opencv
 def find_fundamental(
     points0: Float64, points1: Float64, threshold: float = 3.0
 ) -> tuple[Float64 | None, Mask]:
@@ -148,6 +151,7 @@ def find_fundamental(
     return _checked(points0, *found)
 
 
+@opencv
 def find_pose(
     points0: Float64, points1: Float64, K0: ArrayLike, K1: ArrayLike, threshold: float = 3.0
 ) -> TwoViews:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kd_cv.collection.store import DTYPES, Features
-from kd_cv.descriptor.forks import opencv
+from kd_cv.descriptor.forks import around
 from kd_cv.descriptor.frames import from_keypoints, resized_points
 from kd_cv.detector.keypoints import strongest
 from kd_cv.feature2d import KDDescriptor
@@ -108,7 +108,8 @@ class Extraction:
             seen = reduced(gray, self.max_size)
             keypoints = strongest(self._detect(seen), self.max_keypoints)
         with clock("describe"):
-            keypoints, rows = self.feature.compute(seen, keypoints)
+            with around(self.feature):
+                keypoints, rows = self.feature.compute(seen, keypoints)
             frames = from_keypoints(keypoints)
             ratio = np.array([width, height]) / np.array(seen.shape[::-1])
             frames[:, :2] = resized_points(frames[:, :2], ratio)
@@ -122,9 +123,7 @@ class Extraction:
         )
 
     def _detect(self, gray: NDArray[np.uint8]) -> Sequence[cv2.KeyPoint]:
-        if isinstance(self.feature, KDDescriptor):
-            return self.feature.detect(gray)
-        with opencv:
+        with around(self.feature):
             return self.feature.detect(gray, None)
 
     @property

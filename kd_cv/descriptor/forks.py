@@ -6,10 +6,13 @@ in it for ever: that of Numba's compiler, and those of OpenCV's pool of threads.
 
 import os
 import threading
+from contextlib import AbstractContextManager, ContextDecorator, nullcontext
 from typing import Any
 
+import cv2
 
-class Gate:
+
+class Gate(ContextDecorator):
     """Calls pass side by side; a fork waits until none is under way, and no new one begins.
 
     Only around the call itself: what waits for another thread in here may wait for ever.
@@ -17,6 +20,9 @@ class Gate:
     >>> opencv = Gate()
     >>> with opencv:
     ...     halved = cv2.pyrDown(image)
+    >>> @opencv
+    ... def half(image):
+    ...     return cv2.pyrDown(image)
     """
 
     def __init__(self) -> None:
@@ -57,6 +63,15 @@ class Gate:
 
 #: Around every call of OpenCV that may use its pool of threads.
 opencv = Gate()
+
+
+def around(feature: object) -> AbstractContextManager[None]:
+    """The gate for a call of a detector or descriptor that is OpenCV's.
+
+    Others may wait for threads that come to the gate themselves, ours too.
+    """
+    ours = not issubclass(type(feature), cv2.Algorithm)  # KDDescriptor only says that it is one
+    return nullcontext() if ours else opencv
 
 
 def held_at_fork(acquire: Any, release: Any, in_child: Any = None) -> None:

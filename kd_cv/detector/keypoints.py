@@ -9,6 +9,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from kd_cv.descriptor.forks import opencv
 from kd_cv.descriptor.frames import from_keypoints
 from kd_cv.detector.dog import CONTRAST, DoG
 
@@ -44,13 +45,15 @@ def detect(
             # No weak ones to fill up the number: matrices are fitted on these.
             found.append(DoG(max_keypoints, contrastThreshold=CONTRAST).detect_frames(gray).frames)
         elif kind == "sift":
-            keypoints = cv2.SIFT.create(nfeatures=max_keypoints).detect(gray, None)
+            with opencv:
+                keypoints = cv2.SIFT.create(nfeatures=max_keypoints).detect(gray, None)
             found.append(from_keypoints(keypoints))
         else:
             found.append(_scale_space_maxima(gray, kind, max_keypoints))
     return np.concatenate(found)
 
 
+@opencv
 def _scale_space_maxima(gray: NDArray[np.uint8], kind: str, max_keypoints: int) -> Array:
     """Hessian or Harris-Laplace keypoints at scales 2 to 16 pixels."""
     sigmas = 2.0 * 2.0 ** (np.arange(10) / 3)

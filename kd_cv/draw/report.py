@@ -22,6 +22,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from kd_cv.descriptor.forks import opencv
 from kd_cv.descriptor.frames import (
     MAGNIFICATIONS,
     Frames,
@@ -267,6 +268,7 @@ def _in_turn(first: NDArray[Any], second: NDArray[Any]) -> NDArray[Any]:
     return np.stack([first, second], axis=1).reshape(-1, *first.shape[1:])
 
 
+@opencv
 def _small(tiles: NDArray[Any]) -> NDArray[np.float32]:
     """Tiles (N, P, P) at no more than TILE pixels a side, by means over areas."""
     tiles = tiles.astype(np.float32)
@@ -297,6 +299,7 @@ def _sheet(tiles: Image) -> Image:
     return grid.reshape(rows * size, COLUMNS * size)
 
 
+@opencv
 def _overlay(
     small0: Image,
     small1: Image,
@@ -326,6 +329,7 @@ def _scaling(small: tuple[int, ...], shape: tuple[int, ...]) -> NDArray[np.float
     return H_0to1
 
 
+@opencv
 def _webp(image: Image) -> str:
     """A data URI."""
     encoded = cv2.imencode(".webp", image, [cv2.IMWRITE_WEBP_QUALITY, QUALITY])[1]

@@ -17,6 +17,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from kd_cv.descriptor.forks import opencv
 from kd_cv.descriptor.frames import MAGNIFICATION, Frames, as_magnification
 from kd_cv.descriptor.projection import Array32
 from kd_cv.descriptor.sampling import extract_patches
@@ -59,6 +60,7 @@ class Candidate(Protocol):
         ...
 
 
+@opencv
 def resized(patches: Patches, side: int) -> Patches:
     """Patches (N, P, P) at another number of samples over the same area."""
     if patches.shape[1] == side:
@@ -145,6 +147,7 @@ class SIFT:
         rows = [self._rows(patch, [keypoint]) for patch in patches]
         return np.concatenate([np.empty((0, 128), np.float32), *rows])
 
+    @opencv
     def _rows(self, gray: Gray, keypoints: list[cv2.KeyPoint]) -> Array32:
         rows = self._sift.compute(gray, keypoints)[1]
         return root(rows) if self.root else rows

@@ -8,6 +8,7 @@ from typing import Any
 import cv2
 import numpy as np
 
+from kd_cv.descriptor.forks import opencv
 from kd_cv.evaluate.candidates import Array32, Candidate, Patches
 from kd_cv.evaluate.patches import PatchPairs
 from kd_cv.whitening.whitening import Whitening
@@ -54,6 +55,7 @@ def robustness_curves(
     return curves
 
 
+@opencv
 def moved(patches: Patches, turn: float, shift: float) -> Patches:
     """Patches turned about their centre by degrees and shifted to the right by pixels.
 

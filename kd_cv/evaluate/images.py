@@ -11,6 +11,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from kd_cv.descriptor.forks import opencv
 from kd_cv.descriptor.frames import from_keypoints
 from kd_cv.evaluate import metrics
 from kd_cv.evaluate.cache import Cache
@@ -70,7 +71,8 @@ def image_matching(
     dims: dict[str, int] = {}
     for images in sets:
         grays = [images.load(k) for k in range(len(images.images))]
-        frames = [from_keypoints(detector.detect(gray, None)) for gray in grays]
+        with opencv:
+            frames = [from_keypoints(detector.detect(gray, None)) for gray in grays]
         for candidate in candidates:
             rows = [
                 (cache or Cache()).frames(f"{images.name}.{k}", candidate, gray, seen)

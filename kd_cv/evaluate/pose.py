@@ -9,6 +9,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from kd_cv.descriptor.forks import opencv
 from kd_cv.descriptor.frames import from_keypoints
 from kd_cv.evaluate.cache import Cache
 from kd_cv.evaluate.cameras import CameraView
@@ -61,7 +62,8 @@ def relative_pose(
         ]
         apart += [angle for _, _, angle in pairs]
         grays = [read_gray(view.image) for view in views]
-        frames = [from_keypoints(detector.detect(gray, None)) for gray in grays]
+        with opencv:
+            frames = [from_keypoints(detector.detect(gray, None)) for gray in grays]
         for candidate in candidates:
             rows = [
                 (cache or Cache()).frames(f"{scene}.{k}", candidate, gray, seen)

@@ -18,6 +18,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from kd_cv.descriptor.forks import opencv
 from kd_cv.descriptor.frames import Frames, radians
 from kd_cv.descriptor.sampling import SHARPNESS, Pyramid, max_depth
 from kd_cv.detector.keypoints import detect
@@ -96,6 +97,7 @@ def _within(
         return np.asarray(((centre >= reach) & (centre <= last - reach)).all(axis=1))
 
 
+@opencv
 def cut(
     gray: Gray, centre: NDArray[np.float64], A: NDArray[np.float64], patch_size: int
 ) -> Patches:

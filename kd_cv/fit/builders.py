@@ -22,6 +22,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from kd_cv.descriptor.forks import opencv
 from kd_cv.detector.keypoints import Detector, detect
 from kd_cv.fit.correspond import (
     JITTER,
@@ -201,6 +202,7 @@ def random_homography(shape: tuple[int, ...], rng: np.random.Generator) -> Array
     return centre @ H @ np.linalg.inv(centre)
 
 
+@opencv
 def warp(gray: NDArray[np.uint8], H: Array) -> NDArray[np.uint8]:
     """The image (H, W) seen through a homography, of the same size."""
     height, width = gray.shape
@@ -215,6 +217,7 @@ def warp(gray: NDArray[np.uint8], H: Array) -> NDArray[np.uint8]:
     return np.asarray(warped, dtype=np.uint8)
 
 
+@opencv
 def relight(gray: NDArray[np.uint8], rng: np.random.Generator) -> NDArray[np.uint8]:
     """Random blur, gamma, gain and noise."""
     image = cv2.GaussianBlur(gray, (0, 0), rng.uniform(0.05, 1.2)).astype(np.float64) / 255

@@ -157,7 +157,8 @@ def read_gray(path: str | os.PathLike[str]) -> NDArray[np.uint8]:
     data = read_image_bytes(path)
     flags = cv2.IMREAD_GRAYSCALE | cv2.IMREAD_IGNORE_ORIENTATION
     try:
-        image = cv2.imdecode(np.frombuffer(data, np.uint8), flags)
+        with opencv:
+            image = cv2.imdecode(np.frombuffer(data, np.uint8), flags)
     except cv2.error as error:
         raise ValueError(f"{path} cannot be decoded: {error}") from error
     if image is None:

@@ -11,6 +11,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from kd_cv.descriptor.forks import opencv
 from kd_cv.io.exif import focal_in_widths
 from kd_cv.io.images import read_image_bytes
 
@@ -57,7 +58,8 @@ def read_source(path: str | os.PathLike[str]) -> Source:
     if data[4:8] == b"ftyp" and data[8:12] in HEIF_BRANDS:
         return _of_heif(Path(path))
     try:
-        pixels = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR) if data else None
+        with opencv:
+            pixels = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR) if data else None
     except cv2.error as error:
         raise ValueError(f"{os.fspath(path)} cannot be decoded: {error.err}") from error
     if pixels is None:

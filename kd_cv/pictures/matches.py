@@ -12,6 +12,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from kd_cv.descriptor.forks import opencv
 from kd_cv.descriptor.frames import as_detectable, as_gray, resized_points
 from kd_cv.io.files import replacing
 from kd_cv.models import NAMES, WORDS, Model
@@ -118,6 +119,7 @@ def write_picture(path: str | os.PathLike[str], picture: Image) -> None:
         temporary.write_bytes(encoded.tobytes())
 
 
+@opencv
 def _as_bgr(image: AnyImage) -> Image:
     """Any image as 8 bits and three channels."""
     image = image.get() if isinstance(image, cv2.UMat) else image
@@ -167,6 +169,7 @@ def _panel(image0: Image, image1: Image, backdrops: Sequence[Image], result: Mat
     return panel
 
 
+@opencv
 def _backdrop(image: Image, scale: float) -> Image:
     """The image at its size in the picture, paler, so that the lines stand out."""
     size = (max(1, round(image.shape[1] * scale)), max(1, round(image.shape[0] * scale)))

@@ -11,8 +11,9 @@ import time
 import cv2
 import pytest
 
-from kd_cv import KDDescriptor
-from kd_cv.descriptor.forks import Gate
+from kd_cv import KDDescriptor, match, matching
+from kd_cv.descriptor.forks import Gate, around, opencv
+from kd_cv.detector.keypoints import detect
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 
@@ -31,7 +32,9 @@ def forked(work):
 
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
-@pytest.mark.parametrize("name", ["pyrDown", "cvtColor", "meanStdDev"])
+@pytest.mark.parametrize(
+    "name", ["pyrDown", "cvtColor", "meanStdDev", "dilate", "remap", "findHomography"]
+)
 def test_a_fork_waits_for_the_call_of_opencv_under_way(camera, monkeypatch, name):
     began, ended = threading.Event(), threading.Event()
     original = getattr(cv2, name)
@@ -50,12 +53,43 @@ def test_a_fork_waits_for_the_call_of_opencv_under_way(camera, monkeypatch, name
         "pyrDown": lambda: kd.compute(camera, [cv2.KeyPoint(256, 256, 100)]),
         "cvtColor": lambda: kd.compute(colour, [cv2.KeyPoint(256, 256, 8)]),
         "meanStdDev": lambda: kd.detect(camera),
+        "dilate": lambda: detect(camera, ["hessian"]),
+        "remap": lambda: detect(camera, ["harris"], 10),
+        "findHomography": lambda: match(camera, camera, max_keypoints=50),
     }[name]
     thread = threading.Thread(target=work)
     thread.start()
     assert began.wait(60)
     assert forked(ended.is_set) == 0
     thread.join()
+
+
+@pytest.mark.parametrize("name", ["sift", "rootsift", "kd"])
+def test_the_features_of_opencv_pass_the_gate(camera, monkeypatch, name):
+    entered, enter = [], Gate.__enter__
+
+    def counted(gate):
+        entered.append(gate)
+        enter(gate)
+
+    monkeypatch.setattr(Gate, "__enter__", counted)
+    sift = cv2.SIFT_create(50)
+    work = {
+        "sift": lambda: matching._extract(sift, None, camera, None, None),
+        "rootsift": lambda: matching.RootSIFT(50).detectAndCompute(camera, None),
+        "kd": lambda: KDDescriptor(detector=sift).detect(camera),
+    }[name]
+    work()
+    assert entered == [opencv]
+
+
+def test_the_gate_is_for_the_objects_of_opencv_alone():
+    class Mine:
+        def detect(self, image, mask=None):
+            return ()
+
+    assert around(cv2.SIFT_create()) is opencv and around(cv2.ORB_create()) is opencv
+    assert around(KDDescriptor()) is not opencv and around(Mine()) is not opencv
 
 
 def test_a_child_forked_while_another_thread_compiles_can_compile():
