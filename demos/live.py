@@ -12,6 +12,7 @@ import cv2
 import numpy as np
 
 from kd_cv import KDDescriptor
+from kd_cv.io.files import check_utf8
 from kd_cv.matching import match_descriptors
 from kd_cv.models import find_homography
 
@@ -38,10 +39,14 @@ def example() -> tuple[np.ndarray, str]:
 
 
 parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-parser.add_argument("reference", nargs="?", help="a photograph; none: an example")
-parser.add_argument("film", nargs="?", default="0", help="a video, or a camera's number")
-parser.add_argument("--out", default="live.png", help="the last frame that shows the thing")
-parser.add_argument("--video", help="write all frames here, as .avi")
+parser.add_argument("reference", type=check_utf8, nargs="?", help="a photograph; none: an example")
+parser.add_argument(
+    "film", type=check_utf8, nargs="?", default="0", help="a video, or a camera's number"
+)
+parser.add_argument(
+    "--out", type=check_utf8, default="live.png", help="the last frame that shows the thing"
+)
+parser.add_argument("--video", type=check_utf8, help="write all frames here, as .avi")
 parser.add_argument("--show", action="store_true", help="in a window")
 args = parser.parse_args()
 reference, source = (cv2.imread(args.reference), args.film) if args.reference else example()

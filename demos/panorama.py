@@ -9,6 +9,7 @@ import cv2
 import numpy as np
 
 from kd_cv import match
+from kd_cv.io.files import check_utf8
 
 
 def example() -> list[np.ndarray]:
@@ -30,8 +31,10 @@ def example() -> list[np.ndarray]:
 
 
 parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-parser.add_argument("photos", nargs="*", help="two or more photographs; none: an example")
-parser.add_argument("--out", default="panorama.png")
+parser.add_argument(
+    "photos", type=check_utf8, nargs="*", help="two or more photographs; none: an example"
+)
+parser.add_argument("--out", type=check_utf8, default="panorama.png")
 args = parser.parse_args()
 if len(args.photos) == 1:
     parser.error("give at least two photographs, or none")

@@ -12,6 +12,7 @@ import numpy as np
 
 from kd_cv.collection import extract
 from kd_cv.collection.retrieval import Index
+from kd_cv.io.files import check_utf8
 from kd_cv.pictures.palette import OUTLINE, bgr
 
 NAMES = ("astronaut", "brick", "camera", "chelsea", "coffee", "coins", "grass", "gravel", "rocket")
@@ -56,8 +57,10 @@ def tile(image: np.ndarray, text: str, outline: np.ndarray | None = None) -> np.
 
 
 parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-parser.add_argument("photos", nargs="*", help="a folder and a query; none: an example")
-parser.add_argument("--out", default="answers.png")
+parser.add_argument(
+    "photos", type=check_utf8, nargs="*", help="a folder and a query; none: an example"
+)
+parser.add_argument("--out", type=check_utf8, default="answers.png")
 args = parser.parse_args()
 if len(args.photos) not in (0, 2):
     parser.error("give a folder and a query, or none")

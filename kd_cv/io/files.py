@@ -117,12 +117,13 @@ def reason(error: Exception) -> str:
     return (isinstance(error, OSError) and error.strerror) or str(error)
 
 
-def check_utf8(text: str, what: str) -> None:
-    """ValueError for text that UTF-8 cannot hold, as names of files may be: it crashes OpenCV."""
+def check_utf8(text: str, what: str = "a name") -> str:
+    """The text; ValueError if UTF-8 cannot hold it, as names of files may be: it crashes OpenCV."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
         raise ValueError(f"{what} must be text that UTF-8 can hold, got {text!r}") from None
+    return text
 
 
 def printable(text: str) -> str:

@@ -1,5 +1,6 @@
 """Every demo ends with a picture that shows something."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -92,3 +93,15 @@ runpy.run_path({str(DEMOS[0].parent / f"{name}.py")!r}, run_name="__main__")
     assert done.returncode == 1 and not (tmp_path / "picture.png").exists()
     (line,) = done.stderr.splitlines()
     assert "pip install" in line
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.name != "posix", reason="names of bytes")
+@pytest.mark.parametrize(
+    "demo", [d for d in DEMOS if "check_utf8" in d.read_text()], ids=lambda p: p.stem
+)
+def test_a_name_that_is_no_text_is_refused_before_opencv_sees_it(demo, tmp_path):
+    done = subprocess.run(
+        [sys.executable, demo, "--out", b"m\xff.png"], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == 2 and "--out" in done.stderr.splitlines()[-1]
