@@ -22,7 +22,7 @@ from kd_cv.types import KeyPoints
 
 Self = TypeVar("Self", bound="DoG")
 
-#: Weakest contrast of all keypoints, and of those that fill up a number that is asked for: below
+#: Weakest contrast of keypoints, and of the few that an image without any stronger ones has: below
 #: it there is the noise of 8 bits and of JPEG.
 CONTRAST, LEAST_CONTRAST = 0.04, 0.01
 MAX_FEATURES, MAX_LAYERS, MAX_SIGMA, MAX_THRESHOLD = 2**31 - 1, 16, 16.0, 1e6
@@ -54,10 +54,8 @@ class DoGSettings:
 
     @property
     def contrast(self) -> float:
-        """The weakest contrast of a keypoint."""
-        if self.contrastThreshold is not None:
-            return self.contrastThreshold
-        return LEAST_CONTRAST if self.nfeatures else CONTRAST
+        """The weakest contrast of a keypoint, where there are enough."""
+        return CONTRAST if self.contrastThreshold is None else self.contrastThreshold
 
     @property
     def record(self) -> dict[str, Any]:
@@ -67,7 +65,10 @@ class DoGSettings:
     @property
     def space(self) -> ScaleSpace:
         """What is searched, and for what."""
-        return ScaleSpace(self.sigma / 2, self.nOctaveLayers, self.contrast, self.edgeThreshold)
+        faint = LEAST_CONTRAST if self.nfeatures and self.contrastThreshold is None else None
+        return ScaleSpace(
+            self.sigma / 2, self.nOctaveLayers, self.contrast, self.edgeThreshold, faint
+        )
 
 
 class SIFTParameters:
@@ -122,9 +123,9 @@ class DoG(SIFTParameters):
     nfeatures          how many keypoints to keep, the strongest; 0 for all
     nOctaveLayers      scales searched in each octave
     contrastThreshold  weakest contrast of a keypoint, as cv2.SIFT counts it, of an image brought to
-                       a standard deviation of 0.2: a dark photograph has the keypoints of a bright
-                       one. None: 0.04, or, if a number of keypoints is asked for, 0.01, so that
-                       there are as many
+                       a standard deviation of 0.23: a dark photograph has the keypoints of a bright
+                       one. None: 0.04, or, if a number of keypoints is asked for and an image has
+                       fewer than 500 such extrema, down to 0.01 for as many
     edgeThreshold      largest ratio of curvatures; more lets keypoints along edges in
     sigma              blur of the first level, in half pixels, because cv2.SIFT doubles the image
 

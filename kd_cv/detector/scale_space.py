@@ -23,7 +23,9 @@ MIN_SIDE = 16
 REACH = 2
 #: Steps of Newton's method, and how far from its pixel and layer an extremum may end.
 STEPS = 4
-FARTHEST = 0.75
+FARTHEST = 0.95
+#: Where fewer extrema have the contrast that is asked for, so many may have less.
+FEW = 500
 #: A pixel has at least this share of the D of the extremum that it is a candidate for.
 CANDIDATE = 0.75
 
@@ -34,9 +36,11 @@ Array = NDArray[np.float64]
 class ScaleSpace:
     """Blur of the first level in pixels, layers an octave, weakest contrast, longest edge.
 
-    contrast   of an extremum: n |D|, for an image whose values have a standard deviation of 0.2,
+    contrast   of an extremum: n |D|, for an image whose values have a standard deviation of 0.23,
                as photographs in the range 0..1 have
     edge       largest ratio of the two curvatures of D
+    faint      weakest contrast of the `FEW` strongest, where an image has fewer of more; None: they
+               need that of all
 
     >>> ScaleSpace().sigmas.round(2)
     array([0.9 , 1.13, 1.43, 1.8 , 2.27, 2.86])
@@ -46,6 +50,7 @@ class ScaleSpace:
     layers: int = 3
     contrast: float = 0.04
     edge: float = 10.0
+    faint: float | None = None
 
     @cached_property
     def sigmas(self) -> Array:
@@ -60,8 +65,13 @@ class ScaleSpace:
 
     @property
     def threshold(self) -> float:
-        """Smallest |D| of a keypoint."""
+        """Smallest |D| of a keypoint, but for the `FEW` strongest."""
         return self.contrast / self.layers
+
+    @property
+    def least(self) -> float:
+        """Smallest |D| of any keypoint."""
+        return (self.contrast if self.faint is None else self.faint) / self.layers
 
     @property
     def roundness(self) -> float:

@@ -16,7 +16,7 @@ from kd_cv.detector.orientation import (
     maxima,
     psi_of_angles,
 )
-from kd_cv.detector.scale_space import CANDIDATE, IN_SCALE, IN_SPACE, REACH, ScaleSpace
+from kd_cv.detector.scale_space import CANDIDATE, FEW, IN_SCALE, IN_SPACE, REACH, ScaleSpace
 
 try:
     import torch
@@ -135,11 +135,11 @@ def _strongest(
         for t in taps[1:]:
             levels.append(_blurred(levels[-1], t))
         D = torch.stack(levels[1:], 1) - torch.stack(levels[:-1], 1)
-        b, layer, y, x = core.candidates(D, CANDIDATE * space.threshold).nonzero(as_tuple=True)
+        b, layer, y, x = core.candidates(D, CANDIDATE * space.least).nonzero(as_tuple=True)
         around = torch.arange(2 * REACH + 1, device=D.device)
         at = [i[:, None, None, None] for i in (b, layer, y, x)]
         cubes = D[at[0], at[1] + around[:3, None, None], at[2] + around[:, None], at[3] + around]
-        t, value, good = core.fitted(cubes, in_space, in_scale, space.threshold, space.roundness)
+        t, value, good = core.fitted(cubes, in_space, in_scale, space.least, space.roundness)
         place = torch.stack([x + REACH, y + REACH, layer + 1], 1) + t
         b, place, value = b[good], place[good], value[good]
         cell = place.round().long()
@@ -166,7 +166,8 @@ def _strongest(
     first = torch.full_like(ranks, len(ranks)).scatter_reduce(0, inverse, ranks, "amin")
     alone = first[inverse] == ranks
     owner, rows = owner[alone], rows[alone]
-    _, kept = _slots(owner, len(images), count)
+    place, kept = _slots(owner, len(images), count)
+    kept &= (rows[:, 3] >= space.threshold) | (place < FEW)
     return owner[kept], rows[kept]
 
 
