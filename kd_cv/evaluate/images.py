@@ -18,13 +18,13 @@ from kd_cv.evaluate.cache import Cache
 from kd_cv.evaluate.candidates import Array32, Candidate
 from kd_cv.evaluate.intervals import SEEDS, PairTable, summaries
 from kd_cv.evaluate.scores import Progress, Score, tell
-from kd_cv.io.images import read_gray
+from kd_cv.io.images import read_gray, reduced
 from kd_cv.matching import RATIO, match_descriptors
 from kd_cv.models import find_homography
 
 Gray = NDArray[np.uint8]
 
-CORNERS = (3, 5, 10)  # pixels, of the homography's corners
+CORNERS = (1, 3, 5, 10)  # pixels, of the homography's corners
 
 
 class NothingToMatch(ValueError):
@@ -42,6 +42,24 @@ class ImageSet:
     def load(self, index: int) -> Gray:
         image = self.images[index]
         return image if isinstance(image, np.ndarray) else read_gray(image)
+
+    def load_all(self, max_size: int | None = None) -> tuple[list[Gray], NDArray[np.float64]]:
+        """The images, reduced to at most `max_size` pixels a side, and their homographies."""
+        grays, shrinks = [], []
+        for k in range(len(self.images)):
+            image = self.load(k)
+            gray = reduced(image, max_size)
+            grays.append(gray)
+            shrinks.append(_shrink(image.shape, gray.shape))
+        return grays, np.stack(
+            [S @ H @ np.linalg.inv(shrinks[0]) for S, H in zip(shrinks, self.H_1tok, strict=True)]
+        )
+
+
+def _shrink(before: tuple[int, ...], after: tuple[int, ...]) -> NDArray[np.float64]:
+    """Pixels of an image to those of its reduced copy (3, 3): the corners of both coincide."""
+    x, y = after[1] / before[1], after[0] / before[0]
+    return np.array([[x, 0, (x - 1) / 2], [0, y, (y - 1) / 2], [0, 0, 1.0]])
 
 
 def image_matching(

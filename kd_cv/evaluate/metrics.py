@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.spatial import cKDTree
 
 from kd_cv.geometry import reprojection_errors, warp_points
 
@@ -228,6 +229,39 @@ def matching_precision(
     """
     errors = reprojection_errors(points0, points1, H_0to1)
     return float(np.mean(errors <= threshold)) if len(errors) else 0.0
+
+
+def repeatability(
+    points0: ArrayLike,
+    points1: ArrayLike,
+    H_0to1: ArrayLike,
+    shapes: tuple[Sequence[int], Sequence[int]],
+    threshold: float = 1.5,
+) -> float:
+    """Share of the places that a detector finds in both of two images.
+
+    Of the keypoints (N, 2), (M, 2) of each image that lie inside the other, those with a keypoint
+    of the other within the threshold, in pixels of image 1; over all of them. A place counts once,
+    however many keypoints it has. shapes: (height, width) of the images. Nothing in common: 0.
+    """
+    first, second = (np.unique(np.asarray(p, np.float64), axis=0) for p in (points0, points1))
+    if not len(first) or not len(second):
+        return 0.0
+    moved = warp_points(first, H_0to1)
+    back = warp_points(second, np.linalg.inv(np.asarray(H_0to1, np.float64)))
+    moved, second = moved[_inside(moved, shapes[1])], second[_inside(back, shapes[0])]
+    if not len(moved) or not len(second):
+        return 0.0
+    again = [
+        np.count_nonzero(cKDTree(there).query(here)[0] <= threshold)
+        for here, there in ((moved, second), (second, moved))
+    ]
+    return sum(again) / (len(moved) + len(second))
+
+
+def _inside(points: Float64, shape: Sequence[int]) -> NDArray[np.bool_]:
+    x, y = points.T
+    return (x >= 0) & (y >= 0) & (x <= shape[1] - 1) & (y <= shape[0] - 1)
 
 
 def homography_corner_error(

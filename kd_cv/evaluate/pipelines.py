@@ -108,29 +108,37 @@ def on_homographies(
     *,
     threshold: float = 3.0,
     seeds: int = SEEDS,
+    max_size: int | None = None,
     against: str | None = None,
     progress: Progress | None = None,
 ) -> list[Score]:
     """Match image 1 of every set to images 2, 3, ...
 
-    Values: "auc3", "auc5", "auc10" (%) of the homography's corner error in pixels; "precision" (%)
-    of the matches and how many are "correct", means over the pairs; `summaries` adds intervals,
-    gains and "pairs". "ms" and "keypoints" of an image are medians.
+    Values: "auc1", "auc3", "auc5", "auc10" (%) of the homography's corner error in pixels;
+    "repeatability" (%) of the keypoints, "precision" (%) of the matches and how many are "correct",
+    means over the pairs; `summaries` adds intervals, gains and "pairs". "ms" and "keypoints" of an
+    image are medians. max_size: pixels of the longer side that larger images are reduced to.
     """
     tables = {pipeline.name: _Run() for pipeline in pipelines}
     for images in sets:
-        grays = [images.load(k) for k in range(len(images.images))]
+        grays, H_1tok = images.load_all(max_size)
         for pipeline in pipelines:
             table = tables[pipeline.name]
             (x0, d0), *others = table.run(pipeline, grays)
-            for (x1, d1), H in zip(others, images.H_1tok[1:], strict=True):
+            for (x1, d1), gray, H in zip(others, grays[1:], H_1tok[1:], strict=True):
                 matches, ratios = match_descriptors(d0, d1, mutual=True)
                 matches = matches[ratios <= RATIO]
                 a, b = x0[matches[:, 0]], x1[matches[:, 1]]
                 off = np.linalg.norm(metrics.warp_points(a, H) - b, axis=1)
                 correct = int((off <= threshold).sum())
                 wrong = corner_errors(a, b, H, grays[0].shape, threshold, seeds)
-                table.pairs.add(wrong, correct=correct, precision=100 * correct / max(1, len(a)))
+                again = metrics.repeatability(x0, x1, H, (grays[0].shape, gray.shape))
+                table.pairs.add(
+                    wrong,
+                    repeatability=100 * again,
+                    precision=100 * correct / max(1, len(a)),
+                    correct=correct,
+                )
         tell(progress, images.name)
     return _scores(tables, CORNERS, against)
 

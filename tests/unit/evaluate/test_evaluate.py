@@ -499,7 +499,7 @@ def test_matching_command(sequence_folder, tmp_path, capsys):
     assert main([*command, "--descriptor", "sift,raw", "--cache", str(tmp_path / "c")]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["pairs"] == 2 and len(list((tmp_path / "c").iterdir())) == 6
-    keys = ("ap", "precision", "auc3", "auc5", "auc10")
+    keys = ("ap", "precision", "auc1", "auc3", "auc5", "auc10")
     assert set(found["scores"][0]["values"]) == {
         "pairs", *(f"{key}{end}" for key in keys for end in ("", " low", " high")),
     }  # fmt: skip

@@ -318,3 +318,16 @@ def test_metrics_say_which_shape_is_wrong():
         metrics.pairwise_distances(rows, three)
     with pytest.raises(ValueError, match=r"must be \(N, 2\), got shape \(4, 3\)"):
         metrics.warp_points(three, np.eye(3))
+
+
+def test_repeatability_of_a_handful_of_places():
+    H = np.array([[1.0, 0, 10], [0, 1, 0], [0, 0, 1]])  # ten pixels to the right
+    shapes = (100, 100), (100, 100)
+    first = [[20, 20], [20, 20], [50, 50], [70, 10], [95, 5]]  # the last one leaves the image
+    second = [[30, 21], [60, 52], [80, 10], [5, 5]]  # so does this one, the other way
+    # within 1.5: places one and three of three, and as many of the three on the other side
+    assert metrics.repeatability(first, second, H, shapes) == pytest.approx(4 / 6)
+    assert metrics.repeatability(first, second, H, shapes, threshold=2) == 1
+    assert metrics.repeatability(second, first, np.linalg.inv(H), shapes) == pytest.approx(4 / 6)
+    assert metrics.repeatability([[95, 5]], second, H, shapes) == 0
+    assert metrics.repeatability(np.empty((0, 2)), second, H, shapes) == 0

@@ -31,6 +31,7 @@ def test_pipelines_find_a_turned_copy(camera):
     for score in scores:
         values = score.values
         assert values["auc3"] > 70 and values["precision"] > 90 and values["correct"] > 100
+        assert values["repeatability"] > 85 and values["auc1"] <= values["auc3"]
         assert values["auc3 low"] == values["auc3"] == values["auc3 high"]  # of one pair
         assert values["ms"] > 0 and 100 < values["keypoints"] <= 300 and values["pairs"] == 1
     assert [score.dim for score in scores] == [128, 128, 128, 128, 256]
@@ -87,8 +88,22 @@ def test_the_command_draws_accuracy_over_time(tmp_path, capsys, camera):
     assert main([*command, "--json"]) == 0
     content = json.loads(capsys.readouterr().out)
     assert content["protocol"] == "pipelines" and content["pairs"] == 1
-    assert main([*command, str(tmp_path)]) == 2
-    assert "give one folder of sequences" in capsys.readouterr().err
+    assert main([*command, str(tmp_path), "--max-size", "256", "--json"]) == 0
+    twice = json.loads(capsys.readouterr().out)
+    assert twice["pairs"] == 2 and twice["scores"][0]["values"]["auc10"] > 80
+    assert main([*command, "--cameras", str(tmp_path), "--cameras", str(tmp_path)]) == 2
+    assert "1 scenes need as many --cameras, got 2" in capsys.readouterr().err
+
+
+def test_images_are_reduced_with_their_homographies(camera):
+    copy, H = quarter_turn(camera)
+    images = ImageSet("turned", [camera, copy], np.stack([np.eye(3), H]))
+    grays, H_1tok = images.load_all(200)
+    assert [gray.shape for gray in grays] == [(200, 200)] * 2
+    np.testing.assert_allclose(H_1tok, [np.eye(3), quarter_turn(grays[0])[1]], atol=1e-12)
+    whole, same = images.load_all()
+    assert whole[1] is copy
+    np.testing.assert_allclose(same[1], H)
 
 
 def test_a_network_is_run_like_a_feature(camera):
