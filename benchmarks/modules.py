@@ -14,7 +14,7 @@ def plain_module(patch_size: int) -> Any:
     from kd_cv.nn.module import KDModule
 
     class PlainModule(KDModule):
-        def fusable(self, *tensors: Any) -> bool:
+        def compilable(self, *tensors: Any) -> bool:
             return False
 
     return PlainModule(patch_size, whitening=None)

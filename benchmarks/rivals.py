@@ -1,5 +1,7 @@
 """Sections on batches of patches, against Kornia's descriptors on the CPU."""
 
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -78,6 +80,29 @@ def module(material: Material, config: Config, say: Say) -> Iterator[Row]:
             )
 
 
+def busy(material: Material, config: Config, say: Say) -> Iterator[Row]:
+    """The same as `module`, beside as many busy processes as there are cores."""
+    torch, _ = torch_and_kornia()
+    from kd_cv.nn.module import KDModule
+
+    P = config.patch_sizes[0]
+    tensor = torch.from_numpy(material.patches(config.batch, P))[:, None]
+    for way, work in (("forward", _forward), ("forward and backward", _backward)):
+        say(f"{way}, P = {P}, beside {cores()} busy processes")
+        works = {
+            "rival": work(kornia_mkd(P), tensor),
+            "ours": work(KDModule(P, whitening=None), tensor),
+        }
+        with _all_cores(torch), _load(cores()):
+            times = take_turns(works, config.rounds)
+        yield ratio_row(
+            f"{way}, {config.batch:,} patches, P = {P}, beside {cores()} busy processes",
+            times["rival"],
+            times["ours"],
+            target=Target(1.0),
+        )
+
+
 def module_memory(material: Material, config: Config, say: Say) -> Iterator[Row]:
     """Peak memory of the same modules by plain torch operations, in new processes."""
     check_proc()
@@ -104,6 +129,18 @@ def module_memory(material: Material, config: Config, say: Say) -> Iterator[Row]
                 target=Target(PLAIN_TARGET),
                 of_bytes=True,
             )
+
+
+@contextmanager
+def _load(count: int) -> Iterator[None]:
+    """`count` processes that do nothing but take time."""
+    loads = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for load in loads:
+            load.kill()
+            load.wait()
 
 
 @contextmanager

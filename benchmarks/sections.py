@@ -36,6 +36,7 @@ SECTIONS = {
     "growth": Section("cost by number of keypoints, against cv2.SIFT.compute", compute.growth),
     "kornia": Section("Kornia's descriptors / describe", rivals.kornia),
     "module": Section("Kornia's MKDDescriptor / KDModule, both raw", rivals.module),
+    "busy": Section("the same on a busy machine", rivals.busy),
     "start": Section("first call and import, each in a new process", fresh.start),
     "memory": Section("peak memory of KDDescriptor.compute", fresh.memory),
     "module-memory": Section(

@@ -56,7 +56,7 @@ class Describer:
             def chunk(a: int, b: int) -> None:
                 self._by_core([patches[a:b] * gain], out[a:b])
 
-        _in_chunks(len(out), chunk)
+        in_chunks(len(out), chunk)
         return out
 
     def at_squares(self, gray: NDArray[Any], squares: Squares) -> Array32:
@@ -82,7 +82,7 @@ class Describer:
                     [sample(pyramid, own, P) for own in steps[a:b].swapaxes(0, 1)], out[a:b]
                 )
 
-        _in_chunks(len(out), chunk)
+        in_chunks(len(out), chunk)
         return out
 
     def _by_core(self, sizes: Sequence[Array32], out: Array32) -> None:
@@ -168,7 +168,7 @@ def thread_count() -> int:
     return _threads.get() or max(1, cv2.getNumThreads())
 
 
-def _in_chunks(count: int, work: Callable[[int, int], None]) -> None:
+def in_chunks(count: int, work: Callable[[int, int], None]) -> None:
     """work(a, b) over [0, count), in parallel."""
     threads = thread_count()
     # Small jobs are shared out evenly; a multiple of 16 fills the blocks of the fused kernel.

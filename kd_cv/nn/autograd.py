@@ -6,6 +6,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from kd_cv.descriptor import core
+from kd_cv.descriptor.engine import describe_patches
+from kd_cv.descriptor.spec import Spec
+
 
 class _Recomputed(torch.autograd.Function):
     """function(*tensors); autograd keeps the tensors only, and computes the rest once more."""
@@ -27,6 +31,32 @@ class _Recomputed(torch.autograd.Function):
         inputs = [t for t, need in zip(tensors, needed, strict=True) if need]
         gradients = iter(torch.autograd.grad(rows, inputs, grads, create_graph=twice))
         return None, *(next(gradients) if need else None for need in needed)
+
+
+class CompiledRaw(torch.autograd.Function):
+    """Raw vectors (N, D) of float32 patches (N, P, P) on the CPU, there and back compiled.
+
+    constants: those of `core.raw`, for a derivative of the derivative.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, patches: Tensor, spec: Spec, *constants: Tensor) -> Tensor:
+        ctx.spec, ctx.constants = spec, constants
+        ctx.save_for_backward(patches)
+        return torch.from_numpy(describe_patches(patches.detach().numpy(), spec))
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        (patches,) = ctx.saved_tensors
+        rest = (None,) * (1 + len(ctx.constants))
+        if torch.is_grad_enabled():  # a derivative of this one is asked for
+            seen = patches.view_as(patches)
+            rows = core.raw(seen, *ctx.constants)
+            return *torch.autograd.grad(rows, seen, grads, create_graph=True), *rest
+        from kd_cv.descriptor.backward import patch_gradients
+
+        gradient = patch_gradients(patches.detach().numpy(), grads[0].numpy(), ctx.spec)
+        return torch.from_numpy(gradient), *rest
 
 
 def recomputed(function: Callable[..., Tensor], *tensors: Tensor | None) -> Tensor:

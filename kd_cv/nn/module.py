@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from kd_cv.descriptor import core
-from kd_cv.descriptor.engine import describe_patches
+from kd_cv.descriptor.engine import describe_patches, load_fused
 from kd_cv.descriptor.projection import Projection, project
 from kd_cv.descriptor.spec import Spec
 from kd_cv.kornia_names import understands_kornia
@@ -29,7 +29,7 @@ try:
 except ImportError as error:
     raise ImportError("KDModule and KDFeature need torch: pip install kd-cv[torch]") from error
 
-from kd_cv.nn.autograd import differentiated, recomputed
+from kd_cv.nn.autograd import CompiledRaw, differentiated, followed, recomputed
 
 CONSTANTS = ("smooth", "diff", "Phi", "T", "parts")
 TENSORS = (*CONSTANTS, "mu", "A")
@@ -176,6 +176,11 @@ class KDModule(nn.Module):
             tensors = [t if t is None else t.to(self.Phi.device) for t in self._float32]
         if self.fusable(patches):
             return self._fused(patches, S, *tensors[-2:])
+        if self.compilable(patches) and not followed(patches, *tensors) and load_fused():
+            spec, *constants = Spec(self.patch_size, self.kernel), *tensors[:-2]
+            with _full_precision("cpu"):
+                V = CompiledRaw.apply(patches.float().flatten(0, 1), spec, *constants)
+                return whitened(V, S, self.power, *tensors[-2:]).to(patches.dtype)
         describe = partial(_in_full_precision, S, self.power)
         if torch.compiler.is_compiling():
             return describe(patches, *tensors)
@@ -190,12 +195,16 @@ class KDModule(nn.Module):
     @torch.jit.unused
     def fusable(self, *tensors: Tensor) -> bool:
         """Whether the compiled CPU path may be taken: nobody asks for a derivative by `tensors`."""
+        return self.compilable(*tensors) and not differentiated(*tensors)
+
+    @torch.jit.unused
+    def compilable(self, *tensors: Tensor) -> bool:
+        """Whether there is compiled code for these, with or without derivatives."""
         return (
             not torch.compiler.is_compiling()
             and self.Phi.device.type == "cpu"
             and all(t.device.type == "cpu" and type(t) is Tensor for t in tensors)
             and all(t.dtype != torch.float64 for t in tensors)
-            and not differentiated(*tensors)
         )
 
     def _fused(self, patches: Tensor, S: int, mu: Tensor | None, A: Tensor | None) -> Tensor:

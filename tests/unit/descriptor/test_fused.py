@@ -386,7 +386,7 @@ def test_an_error_in_another_thread_reaches_the_caller(threads):
             raise OverflowError("of a helper")
 
     with pytest.raises(OverflowError, match="of a helper"):
-        engine._in_chunks(64, work)
+        engine.in_chunks(64, work)
 
 
 @pytest.mark.parametrize("gain", [1e15, 1e30, 3e38])

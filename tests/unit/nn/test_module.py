@@ -264,7 +264,43 @@ def kept_bytes(kd, x):
     return sum(storages.values()), rows
 
 
-def test_chunks_are_computed_again_for_the_gradient(patches, fitted, monkeypatch):
+@pytest.fixture
+def by_torch(monkeypatch):
+    """Gradients as without Numba, and as on other devices."""
+    monkeypatch.setattr(module, "load_fused", lambda: None)
+
+
+def test_a_gradient_changes_no_bit_and_keeps_the_patches_only(patches):
+    kd = KDModule(whitening=None)
+    kept, rows = kept_bytes(kd, patches.clone().requires_grad_())
+    assert torch.equal(rows.detach(), kd(patches))
+    assert kept == patches.numel() * patches.element_size()
+
+
+def test_compiled_gradients_are_those_of_torch(patches, fitted, monkeypatch):
+    for settings in ({"whitening": None}, {"whitening": "pcasqrt"}, {"trainable": True}):
+        kd, grads = KDModule(weights=fitted, **settings), []
+        for way in (module.load_fused, lambda: None):
+            monkeypatch.setattr(module, "load_fused", way)
+            x = patches.clone().requires_grad_()
+            kd.pooled(x[:300].reshape(-1, 2, P, P)).pow(3).sum().backward()
+            grads.append([x.grad, *(p.grad.clone() for p in kd.parameters())])
+            kd.zero_grad()
+        torch.testing.assert_close(*grads, atol=1e-4, rtol=1e-3)
+
+
+def test_a_derivative_of_the_compiled_derivative(patches, fitted, monkeypatch):
+    kd, found = KDModule(whitening=None), []
+    for way in (module.load_fused, lambda: None):
+        monkeypatch.setattr(module, "load_fused", way)
+        x = patches[:4].clone().requires_grad_()
+        (slope,) = torch.autograd.grad(kd(x).pow(3).sum(), x, create_graph=True)
+        found.append(torch.autograd.grad(slope.square().sum(), x)[0])
+    assert found[0].abs().max() > 0
+    torch.testing.assert_close(*found, atol=1e-3, rtol=1e-2)
+
+
+def test_chunks_are_computed_again_for_the_gradient(patches, fitted, monkeypatch, by_torch):
     """Autograd keeps patches and constants, not some twenty planes of each; nothing else."""
     kd, size = KDModule(whitening="ws", weights=fitted), patches.numel() * patches.element_size()
     constants = sum(t.numel() * t.element_size() for t in kd.state_dict().values())
@@ -281,7 +317,7 @@ def test_chunks_are_computed_again_for_the_gradient(patches, fitted, monkeypatch
     torch.testing.assert_close(leaves[1].grad, leaves[0].grad, atol=1e-5, rtol=1e-3)
 
 
-def test_recomputation_changes_no_bit(patches, supervised, monkeypatch):
+def test_recomputation_changes_no_bit(patches, supervised, monkeypatch, by_torch):
     monkeypatch.setattr(module, "CHUNK_CPU", 120 * P * P)
     results = []
     for recomputed in (module.recomputed, lambda function, *tensors: function(*tensors)):
@@ -307,7 +343,7 @@ def test_derivatives_of_several_chunks(fitted, monkeypatch):
     torch.testing.assert_close(torch.func.grad(energy)(x), expected)
 
 
-def test_the_matrix_of_several_chunks_is_trained(patches, fitted, monkeypatch):
+def test_the_matrix_of_several_chunks_is_trained(patches, fitted, monkeypatch, by_torch):
     grads = []
     for chunk in (1 << 30, 120 * P * P):
         monkeypatch.setattr(module, "CHUNK_CPU", chunk)
@@ -317,7 +353,7 @@ def test_the_matrix_of_several_chunks_is_trained(patches, fitted, monkeypatch):
     torch.testing.assert_close(grads[1], grads[0], atol=1e-4, rtol=1e-3)
 
 
-def test_autocast_does_not_reach_what_is_computed_again(patches, supervised, monkeypatch):
+def test_autocast_does_not_reach_what_is_computed_again(patches, supervised, monkeypatch, by_torch):
     grads = []
     for chunk in (1 << 30, 120 * P * P):
         monkeypatch.setattr(module, "CHUNK_CPU", chunk)
