@@ -22,7 +22,7 @@ from kd_cv.draw.images import plot_frame, plot_images
 from kd_cv.draw.maps import plot_explanation
 from kd_cv.draw.style import plt, save_plot, style
 from kd_cv.explain import explain
-from kd_cv.io.files import check_utf8
+from kd_cv.io.files import utf8
 
 
 def photographs(paths: list[str]) -> list[np.ndarray]:
@@ -42,9 +42,9 @@ def photographs(paths: list[str]) -> list[np.ndarray]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("images", type=check_utf8, nargs="*", help="two photographs")
+    parser.add_argument("images", type=utf8, nargs="*", help="two photographs")
     parser.add_argument("--match", type=int, default=24, help="which inlier, the largest being 0")
-    parser.add_argument("--out", type=check_utf8, default="explanation.png")
+    parser.add_argument("--out", type=utf8, default="explanation.png")
     args = parser.parse_args()
     if len(args.images) not in (0, 2):
         parser.error(f"expected two photographs or none, got {len(args.images)}")

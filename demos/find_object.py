@@ -9,7 +9,7 @@ import cv2
 import numpy as np
 
 from kd_cv import match
-from kd_cv.io.files import check_utf8
+from kd_cv.io.files import utf8
 from kd_cv.pictures.palette import INLIER, OUTLINE, bgr
 
 
@@ -38,8 +38,8 @@ def example() -> tuple[np.ndarray, np.ndarray]:
 
 
 parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-parser.add_argument("photos", type=check_utf8, nargs="*", help="object and scene; none: an example")
-parser.add_argument("--out", type=check_utf8, default="found.png")
+parser.add_argument("photos", type=utf8, nargs="*", help="object and scene; none: an example")
+parser.add_argument("--out", type=utf8, default="found.png")
 args = parser.parse_args()
 if len(args.photos) not in (0, 2):
     parser.error("give the object and the scene, or none")

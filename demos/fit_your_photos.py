@@ -15,7 +15,7 @@ from kd_cv.evaluate.metrics import matching_precision
 from kd_cv.evaluate.readers import warped_images
 from kd_cv.fit.folder import fit_photos
 from kd_cv.fit.photographs import read_reduced, split_photos
-from kd_cv.io.files import check_utf8
+from kd_cv.io.files import utf8
 from kd_cv.io.images import list_photos
 from kd_cv.pictures.matches import draw_matches
 from kd_cv.whitening import save
@@ -38,7 +38,7 @@ def example(folder: Path) -> Path:
 
 parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
 parser.add_argument("folder", nargs="?", help="a folder of photographs; none: an example")
-parser.add_argument("--out", type=check_utf8, default="fitted.png")
+parser.add_argument("--out", type=utf8, default="fitted.png")
 args = parser.parse_args()
 with tempfile.TemporaryDirectory() as work:
     try:

@@ -22,7 +22,7 @@ matplotlib.use("Agg")
 from kd_cv import KDFeature
 from kd_cv.draw.images import plot_images, plot_matches
 from kd_cv.draw.style import save_plot, style
-from kd_cv.io.files import check_utf8
+from kd_cv.io.files import utf8
 
 
 def photographs(paths: list[str]) -> list[torch.Tensor]:
@@ -49,10 +49,10 @@ def as_bgr(image: torch.Tensor):
 @torch.inference_mode()
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("images", type=check_utf8, nargs="*", help="two photographs")
+    parser.add_argument("images", type=utf8, nargs="*", help="two photographs")
     parser.add_argument("--features", type=int, default=1000, help="of each image")
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--out", type=check_utf8, default="kornia.png")
+    parser.add_argument("--out", type=utf8, default="kornia.png")
     args = parser.parse_args()
     if len(args.images) not in (0, 2):
         parser.error(f"expected two photographs or none, got {len(args.images)}")

@@ -12,7 +12,7 @@ import cv2
 import numpy as np
 
 from kd_cv import KDDescriptor
-from kd_cv.io.files import check_utf8
+from kd_cv.io.files import utf8
 from kd_cv.matching import match_descriptors
 from kd_cv.models import find_homography
 
@@ -27,8 +27,7 @@ def example() -> tuple[np.ndarray, str]:
         raise SystemExit("for the example: pip install scikit-image") from None
     photo = np.ascontiguousarray(data.coffee()[:, :, ::-1])
     box = np.float32([[0, 0], [600, 0], [600, 400], [0, 400]])
-    path = tempfile.mkdtemp() + "/film.avi"
-    film = cv2.VideoWriter(path, MJPG, 25, (640, 480))
+    film = cv2.VideoWriter(path := tempfile.mkdtemp() + "/film.avi", MJPG, 25, (640, 480))
     for t in np.linspace(0, 2 * np.pi, 40):
         R = cv2.getRotationMatrix2D((0, 0), 35 * np.sin(t), 1)[:, :2].T
         seen = (box - [300, 200]) @ R * (0.75 + 0.2 * np.cos(t)) + [320, 240 + 30 * np.sin(2 * t)]
@@ -39,14 +38,10 @@ def example() -> tuple[np.ndarray, str]:
 
 
 parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-parser.add_argument("reference", type=check_utf8, nargs="?", help="a photograph; none: an example")
-parser.add_argument(
-    "film", type=check_utf8, nargs="?", default="0", help="a video, or a camera's number"
-)
-parser.add_argument(
-    "--out", type=check_utf8, default="live.png", help="the last frame that shows the thing"
-)
-parser.add_argument("--video", type=check_utf8, help="write all frames here, as .avi")
+parser.add_argument("reference", type=utf8, nargs="?", help="a photograph; none: an example")
+parser.add_argument("film", type=utf8, nargs="?", default="0", help="a video, or a camera's number")
+parser.add_argument("--out", type=utf8, default="live.png", help="the last frame that shows it")
+parser.add_argument("--video", type=utf8, help="write all frames here, as .avi")
 parser.add_argument("--show", action="store_true", help="in a window")
 args = parser.parse_args()
 reference, source = (cv2.imread(args.reference), args.film) if args.reference else example()

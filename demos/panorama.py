@@ -9,7 +9,7 @@ import cv2
 import numpy as np
 
 from kd_cv import match
-from kd_cv.io.files import check_utf8
+from kd_cv.io.files import utf8
 
 
 def example() -> list[np.ndarray]:
@@ -23,18 +23,15 @@ def example() -> list[np.ndarray]:
     views = []
     for turn, tilt, gain in ((-11, 2, 0.8), (0, -1, 1.0), (11, 2, 1.25)):
         R, _ = cv2.Rodrigues(np.deg2rad([tilt, -turn, tilt]))
-        shift = np.array([[1, 0, -220], [0, 1, -186], [0, 0, 1]])
-        H = shift @ K @ R @ np.linalg.inv(K)
+        H = np.array([[1, 0, -220], [0, 1, -186], [0, 0, 1]]) @ K @ R @ np.linalg.inv(K)
         view = cv2.warpPerspective(photo, H, (560, 500), flags=cv2.INTER_CUBIC)
         views.append(np.clip(gain * view.astype(float), 0, 255).astype(np.uint8))
     return views
 
 
 parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-parser.add_argument(
-    "photos", type=check_utf8, nargs="*", help="two or more photographs; none: an example"
-)
-parser.add_argument("--out", type=check_utf8, default="panorama.png")
+parser.add_argument("photos", type=utf8, nargs="*", help="two photographs or more; none: example")
+parser.add_argument("--out", type=utf8, default="panorama.png")
 args = parser.parse_args()
 if len(args.photos) == 1:
     parser.error("give at least two photographs, or none")

@@ -9,7 +9,7 @@ import cv2
 import numpy as np
 
 from kd_cv import KDDescriptor
-from kd_cv.io.files import check_utf8
+from kd_cv.io.files import utf8
 from kd_cv.pictures.palette import INLIER, bgr
 
 
@@ -23,8 +23,8 @@ def example() -> list[np.ndarray]:
 
 
 parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-parser.add_argument("photos", type=check_utf8, nargs="*", help="two photographs; none: an example")
-parser.add_argument("--out", type=check_utf8, default="replaced.png")
+parser.add_argument("photos", type=utf8, nargs="*", help="two photographs; none: an example")
+parser.add_argument("--out", type=utf8, default="replaced.png")
 args = parser.parse_args()
 if len(args.photos) not in (0, 2):
     parser.error("give two photographs, or none")

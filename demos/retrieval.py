@@ -12,7 +12,7 @@ import numpy as np
 
 from kd_cv.collection import extract
 from kd_cv.collection.retrieval import Index
-from kd_cv.io.files import check_utf8
+from kd_cv.io.files import utf8
 from kd_cv.pictures.palette import OUTLINE, bgr
 
 NAMES = ("astronaut", "brick", "camera", "chelsea", "coffee", "coins", "grass", "gravel", "rocket")
@@ -38,9 +38,8 @@ def example(folder: Path) -> np.ndarray:
 def askew(image: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     height, width = image.shape[:2]
     box = np.float32([[0, 0], [width, 0], [width, height], [0, height]])
-    moved = box + rng.uniform(-0.12, 0.12, (4, 2)) * [width, height]
-    H = cv2.getPerspectiveTransform(box, np.float32(moved))
-    return cv2.warpPerspective(image, H, (width, height))
+    moved = np.float32(box + rng.uniform(-0.12, 0.12, (4, 2)) * [width, height])
+    return cv2.warpPerspective(image, cv2.getPerspectiveTransform(box, moved), (width, height))
 
 
 def tile(image: np.ndarray, text: str, outline: np.ndarray | None = None) -> np.ndarray:
@@ -57,10 +56,8 @@ def tile(image: np.ndarray, text: str, outline: np.ndarray | None = None) -> np.
 
 
 parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-parser.add_argument(
-    "photos", type=check_utf8, nargs="*", help="a folder and a query; none: an example"
-)
-parser.add_argument("--out", type=check_utf8, default="answers.png")
+parser.add_argument("photos", type=utf8, nargs="*", help="a folder and a query; none: an example")
+parser.add_argument("--out", type=utf8, default="answers.png")
 args = parser.parse_args()
 if len(args.photos) not in (0, 2):
     parser.error("give a folder and a query, or none")

@@ -11,7 +11,7 @@ except ImportError:
     raise SystemExit("the photograph of this demo: pip install scikit-image") from None
 
 from kd_cv import KDDescriptor
-from kd_cv.io.files import check_utf8
+from kd_cv.io.files import utf8
 from kd_cv.stitching import image_features
 
 FOCAL, SIZE = 500.0, (420, 420)  # of the views, in pixels
@@ -28,7 +28,7 @@ def view(photo: np.ndarray, degrees: float, rng: np.random.Generator) -> np.ndar
 
 
 parser = argparse.ArgumentParser(description=__doc__)
-parser.add_argument("--out", type=check_utf8, default="stitched.png")
+parser.add_argument("--out", type=utf8, default="stitched.png")
 args = parser.parse_args()
 photo = cv2.resize(np.ascontiguousarray(data.coffee()[:, :, ::-1]), (900, 600))
 rng = np.random.default_rng(0)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-from kd_cv.io.files import PathLike, check_utf8, read_text
+from kd_cv.io.files import PathLike, read_text, utf8
 from kd_cv.io.images import PHOTO_SUFFIXES, by_suffix, find_photos, say_others
 
 MAX_LIST_BYTES = 2**30  # a million names take 50 MB
@@ -93,7 +93,7 @@ def name_in(text: str) -> str:
         raise ValueError(f"image name {text!r} must be a path below the folder of the images")
     if len(path.parts) > MAX_DEPTH:
         raise ValueError(f"a name may have {MAX_DEPTH} parts, this one has {len(path.parts)}")
-    check_utf8(text, "a name")
+    utf8(text, "a name")
     return str(path)
 
 

@@ -117,7 +117,7 @@ def reason(error: Exception) -> str:
     return (isinstance(error, OSError) and error.strerror) or str(error)
 
 
-def check_utf8(text: str, what: str = "a name") -> str:
+def utf8(text: str, what: str = "a name") -> str:
     """The text; ValueError if UTF-8 cannot hold it, as names of files may be: it crashes OpenCV."""
     try:
         text.encode("utf-8")

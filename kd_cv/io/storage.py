@@ -11,7 +11,7 @@ import cv2
 import numpy as np
 
 from kd_cv.descriptor.sampling import MAX_SCALES
-from kd_cv.io.files import check_utf8, opened, replacing
+from kd_cv.io.files import opened, replacing, utf8
 
 NODE = "feature2d"  # of the settings in a file of their own
 
@@ -36,10 +36,10 @@ def write_settings(
 ) -> None:
     """Write dataclasses of settings, and the name of the feature, to a path or an open storage."""
     values = {field.name: getattr(part, field.name) for part in settings for field in fields(part)}
-    check_utf8(node or NODE, "a node")
+    utf8(node or NODE, "a node")
     for name, value in values.items():
         if isinstance(value, str):
-            check_utf8(value, f"the name of {name}")
+            utf8(value, f"the name of {name}")
     if not isinstance(target, cv2.FileStorage):
         # In memory: OpenCV cannot open every name that a file can have.
         suffixes = [suffix.lower() for suffix in Path(target).suffixes[-2:]]

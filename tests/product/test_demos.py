@@ -98,7 +98,7 @@ runpy.run_path({str(DEMOS[0].parent / f"{name}.py")!r}, run_name="__main__")
 @pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="names of bytes")
 @pytest.mark.parametrize(
-    "demo", [d for d in DEMOS if "check_utf8" in d.read_text()], ids=lambda p: p.stem
+    "demo", [d for d in DEMOS if "utf8" in d.read_text()], ids=lambda p: p.stem
 )
 def test_a_name_that_is_no_text_is_refused_before_opencv_sees_it(demo, tmp_path):
     done = subprocess.run(
