@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from kd_cv.descriptor.compiled import njit
 from kd_cv.descriptor.core import EPS, FLAT, NO_GRADIENT
 from kd_cv.descriptor.projection import Array32, Projection, raised
-from kd_cv.descriptor.sampling import Pyramid
+from kd_cv.descriptor.sampling import FADE, Pyramid
 from kd_cv.descriptor.spec import PLANES, Spec
 
 LANES = 16
@@ -244,6 +244,26 @@ def spatial_sums(
                 upper = a + fraction[0, j] * (b - a)
                 lower = c + fraction[0, j] * (d - c)
                 patch[i, j] = upper + fraction[1, j] * (lower - upper)
+        # A window that leaves the image: what was repeated fades into the mean of the patch.
+        if (
+            cx - reach < 0.0
+            or cy - reach < 0.0
+            or cx + reach > width - 1.0
+            or cy + reach > height - 1.0
+        ):
+            mean = 0.0
+            for i in range(P):
+                for j in range(P):
+                    mean += patch[i, j]
+            mean /= P * P
+            for i in range(P):
+                for j in range(P):
+                    x = cx + ax * (j - centre) - ay * (i - centre)
+                    y = cy + ay * (j - centre) + ax * (i - centre)
+                    beyond = max(-x, x - (width - 1), 0.0) + max(-y, y - (height - 1), 0.0)
+                    if beyond > 0.0:
+                        kept = max(1.0 - beyond / FADE, 0.0)
+                        patch[i, j] = mean + kept * (patch[i, j] - mean)
         if stages < TO_SMOOTH:
             continue
 

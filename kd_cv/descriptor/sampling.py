@@ -28,6 +28,10 @@ from kd_cv.descriptor.spec import Spec
 SPREAD = 2.56
 MAX_SCALES = 100
 
+# Beyond the border of a level its last pixels are repeated, and fade within FADE pixels into the
+# mean of the patch: what is not known has little gradient, and nothing ends in an edge.
+FADE = 6.0
+
 # Samples of a frame lie between 2^-SHARPNESS and 2^(1 - SHARPNESS) pixels apart in its level.
 SHARPNESS = 0.5
 
@@ -149,8 +153,8 @@ def sample(pyramid: Pyramid, steps: NDArray[np.float64], patch_size: int) -> NDA
         height, width = level.shape
         members = np.flatnonzero(steps[:, 0] == index)
         _, cx, cy, ax, ay = steps[members, :, None, None].swapaxes(0, 1)
-        x = np.clip(cx + ax * u - ay * v, 0, width - 1)
-        y = np.clip(cy + ay * u + ax * v, 0, height - 1)
+        x_there, y_there = cx + ax * u - ay * v, cy + ay * u + ax * v
+        x, y = np.clip(x_there, 0, width - 1), np.clip(y_there, 0, height - 1)
         x0, y0 = x.astype(np.int64), y.astype(np.int64)
         x1, y1 = np.minimum(x0 + 1, width - 1), np.minimum(y0 + 1, height - 1)
         fx, fy = (x - x0).astype(np.float32), (y - y0).astype(np.float32)
@@ -159,7 +163,11 @@ def sample(pyramid: Pyramid, steps: NDArray[np.float64], patch_size: int) -> NDA
             for rows, columns in ((y0, x0), (y0, x1), (y1, x0), (y1, x1))
         )
         upper = a + fx * (b - a)
-        patches[members] = upper + fy * (c + fx * (d - c) - upper)
+        repeated = upper + fy * (c + fx * (d - c) - upper)
+        beyond = np.abs(x_there - x) + np.abs(y_there - y)
+        mean = repeated.mean(axis=(1, 2), keepdims=True, dtype=np.float64)
+        kept = np.maximum(1 - beyond / FADE, 0)
+        patches[members] = np.where(beyond > 0, mean + kept * (repeated - mean), repeated)
     return patches * pyramid.gain
 
 

