@@ -22,9 +22,10 @@ from kd_cv.descriptor.frames import Frames, as_detectable, as_gray
 from kd_cv.descriptor.projection import Projection
 from kd_cv.descriptor.spec import Spec
 from kd_cv.detector.arguments import as_list, as_mask
-from kd_cv.detector.dog import DoG, DoGSettings, SIFTParameters, to_keypoints
+from kd_cv.detector.dog import DoG, to_keypoints
 from kd_cv.detector.engine import Detected, detect_frames
 from kd_cv.detector.orientation import dominant_angles
+from kd_cv.detector.parameters import EDGE_THRESHOLD, LAYERS, SIGMA, DoGSettings, SIFTLike
 from kd_cv.io.storage import read_settings, write_settings
 from kd_cv.kornia_names import understands_kornia
 from kd_cv.settings import Settings
@@ -38,7 +39,7 @@ Self = TypeVar("Self", bound="KDDescriptor")
 Images = list[Image] | tuple[Image, ...]
 
 
-class KDDescriptor(SIFTParameters):
+class KDDescriptor(SIFTLike):
     """Kernel descriptor with the interface of cv2.Feature2D.
 
     nfeatures, nOctaveLayers, contrastThreshold, edgeThreshold, sigma
@@ -70,10 +71,10 @@ class KDDescriptor(SIFTParameters):
     def __init__(
         self,
         nfeatures: int = 0,
-        nOctaveLayers: int = 3,
+        nOctaveLayers: int = LAYERS,
         contrastThreshold: float | None = None,
-        edgeThreshold: float = 10.0,
-        sigma: float = 1.8,
+        edgeThreshold: float = EDGE_THRESHOLD,
+        sigma: float = SIGMA,
         *,
         patch_size: int = 32,
         kernel: str = "concat",
@@ -115,16 +116,6 @@ class KDDescriptor(SIFTParameters):
         ours = type(detector) is DoG
         self._detection = detector.settings if ours else detection  # type: ignore[union-attr]
         self._detector = None if ours else detector
-
-    @classmethod
-    def create(cls: type[Self], *args: Any, **kwargs: Any) -> Self:
-        """As OpenCV's factories are called."""
-        return cls(*args, **kwargs)
-
-    @property  # type: ignore[misc]
-    def __class__(self) -> type:
-        # isinstance(kd, cv2.Feature2D) holds, without the crashes of a real subclass.
-        return cv2.Feature2D
 
     def __repr__(self) -> str:
         """The class with every setting that is not the default."""
@@ -188,13 +179,6 @@ class KDDescriptor(SIFTParameters):
     def getDefaultName(self) -> str:
         """The name in files of settings."""
         return "Feature2D.KD"
-
-    def empty(self) -> bool:
-        """True, as cv2.SIFT answers: there is nothing learned from data to lose."""
-        return True
-
-    def clear(self) -> None:
-        """Forget what was learned from data: nothing, as in cv2.SIFT."""
 
     # Keypoints and descriptors
 

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from kd_cv.descriptor.forks import around, opencv
 from kd_cv.descriptor.frames import as_detectable, as_float, as_gray
-from kd_cv.detector.dog import MAX_FEATURES
 from kd_cv.detector.keypoints import strongest
+from kd_cv.detector.parameters import MAX_FEATURES
 from kd_cv.feature2d import KDDescriptor
 from kd_cv.geometry import epipolar_errors, reprojection_errors
 from kd_cv.io.images import reduced

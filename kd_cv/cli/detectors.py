@@ -4,7 +4,8 @@ from typing import Any
 
 import cv2
 
-from kd_cv.detector.dog import MAX_FEATURES, DoG
+from kd_cv.detector.dog import DoG
+from kd_cv.detector.parameters import MAX_FEATURES
 
 # The AKAZE family, BRISK and AGAST left the main modules of OpenCV with version 5.
 FACTORIES = {

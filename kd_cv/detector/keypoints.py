@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from kd_cv.descriptor.forks import opencv
 from kd_cv.descriptor.frames import from_keypoints
-from kd_cv.detector.dog import CONTRAST, DoG
+from kd_cv.detector.dog import DoG
+from kd_cv.detector.parameters import CONTRAST
 
 Array = NDArray[np.float64]
 Detector = Literal["dog", "sift", "hessian", "harris"]

@@ -7,7 +7,6 @@ import numpy as np
 from kd_cv.descriptor import core as descriptor_core
 from kd_cv.descriptor.sampling import max_depth
 from kd_cv.detector import core
-from kd_cv.detector.dog import DoGSettings
 from kd_cv.detector.engine import DEVIATION, ROUNDING, detect_frames
 from kd_cv.detector.orientation import (
     DEGREES,
@@ -16,6 +15,7 @@ from kd_cv.detector.orientation import (
     maxima,
     psi_of_angles,
 )
+from kd_cv.detector.parameters import DoGSettings
 from kd_cv.detector.scale_space import CANDIDATE, FEW, IN_SCALE, IN_SPACE, REACH, ScaleSpace
 
 try:

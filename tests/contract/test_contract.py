@@ -21,7 +21,7 @@ from kd_cv.collection import Extraction
 from kd_cv.descriptor import engine
 from kd_cv.descriptor.frames import describable, from_keypoints, to_keypoints
 from kd_cv.descriptor.sampling import as_scales
-from kd_cv.detector.dog import DoGSettings
+from kd_cv.detector.parameters import DoGSettings
 from kd_cv.explain import explain
 from kd_cv.settings import Settings, as_uint8
 from kd_cv.whitening import save
