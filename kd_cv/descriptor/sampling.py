@@ -5,7 +5,7 @@ apart, so that large keypoints see a properly smoothed image and small ones lose
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import cv2
@@ -44,12 +44,14 @@ class Pyramid:
     coarser  (sum of the others + 1,) all further levels, one after the other, and a pixel more
     levels   (L, 3) offset in its array, height and width of each level
     gain     what brings the pixels to the range 0..1
+    pairs    every pixel of both with the one after it, as one word: the same memory
     """
 
     finest: NDArray[Any]
     coarser: NDArray[Any]
     levels: NDArray[np.int64]
     gain: np.float32
+    pairs: tuple[NDArray[Any], NDArray[Any]] = field(init=False, repr=False)
 
     @classmethod
     def of(cls, gray: NDArray[Any], depth: int) -> "Pyramid":
@@ -71,16 +73,10 @@ class Pyramid:
         gain = np.float32(1 / brightest)
         return cls(gray.reshape(-1), coarser, np.array(table, dtype=np.int64), gain)
 
-    @property
-    def pairs(self) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Every pixel of finest and coarser with the one after it, as one word: the same memory."""
-        finest = np.append(self.finest, self.finest[-1:]) if self._narrow else self.finest
-        return _pairs(finest), _pairs(self.coarser)
-
-    @property
-    def _narrow(self) -> bool:
-        """Whether the last pixel may be asked for the one to its right."""
-        return bool(self.levels[0, 2] == 1)
+    def __post_init__(self) -> None:
+        narrow = self.levels[0, 2] == 1  # its last pixel may be asked for the one to its right
+        finest = np.append(self.finest, self.finest[-1:]) if narrow else self.finest
+        object.__setattr__(self, "pairs", (_pairs(finest), _pairs(self.coarser)))
 
     def level(self, index: int) -> NDArray[Any]:
         """Level `index` as (h, w)."""
