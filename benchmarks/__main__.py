@@ -4,8 +4,8 @@
     python -m benchmarks STUDY [ARGUMENTS]
 
 Sections, side by side with cv2.SIFT and Kornia; all of them if none is named, which takes minutes:
-detector, detector-memory, sift, threads, growth, kornia, module, busy, start, memory,
-module-memory, stages.
+detector, detector-large, detector-memory, detector-stages, sift, threads, growth, feature, kornia,
+module, busy, start, memory, module-memory, stages.
 Studies, each with arguments and a --help of its own: extract, retrieval, colmap, lafs, soak.
 What is not installed is skipped. Keep the machine idle.
 """

@@ -1,4 +1,4 @@
-"""Sections on `detect` and `detectAndCompute`, against cv2.SIFT and cv2.ORB on the same image."""
+"""Sections on `detect` and `detectAndCompute`, against OpenCV's features on the same image."""
 
 import tempfile
 from collections.abc import Iterator
@@ -17,50 +17,90 @@ from kd_cv.collection.run import cores
 from kd_cv.feature2d import KDDescriptor
 
 #: (height, keypoints asked for) to how many times faster than SIFT all cores must be; 0 is all.
-DETECT = {(1024, 2000): 8.0}
-DETECT_AND_COMPUTE = {(480, 2000): 3.0, (1024, 2000): 5.0, (1024, 0): 4.5, (3000, 8000): 8.0}
+TARGETS = {
+    "detect": {(1024, 2000): 8.0, (1024, 0): 8.0},
+    "compute": {},
+    "detectAndCompute": {
+        (480, 2000): 3.0,
+        (1024, 2000): 5.0,
+        (1024, 0): 4.5,
+        (3000, 8000): 8.0,
+    },
+}
 MEMORY = 4.0  # of cv2.SIFT's over ours
 
 
 def detector(material: Material, config: Config, say: Say) -> Iterator[Row]:
-    """All cores and one; several sizes of images and numbers of keypoints."""
+    """All cores and one; two sizes of images, some keypoints and all."""
     for height, width, count in config.images:
-        image = of_size(material.image, height, width)
-        features: dict[str, Any] = {
-            "KD": KDDescriptor(count),
-            "cv2.SIFT": cv2.SIFT_create(count),
-            "cv2.ORB": cv2.ORB_create(count or 10**6),
-        }
-        found = ", ".join(f"{name} {len(f.detect(image, None)):,}" for name, f in features.items())
-        for used in sorted({cores(), 1}, reverse=True):
-            label = f"{width} x {height}, {f'{count:,}' if count else 'all'}"
-            label += f", {used} thread{'s' if used > 1 else ''}"
-            say(label)
-            works: dict[str, Work] = {}
-            for name, feature in features.items():
-                works[f"{name} detect"] = _detect(feature, image)
-                works[f"{name} both"] = _both(feature, image)
-            with threads(used):
-                times = take_turns(works, config.rounds, config.seconds)
-            for rival in ("cv2.SIFT", "cv2.ORB"):
-                wanted = (DETECT, DETECT_AND_COMPUTE) if rival == "cv2.SIFT" else ({}, {})
-                for call, of_call, targets in zip(
-                    ("detect", "both"), ("detect", "detectAndCompute"), wanted, strict=True
-                ):
-                    target = targets.get((height, count)) if used == cores() > 1 else None
-                    yield ratio_row(
-                        f"{rival}, {of_call}, {label}",
-                        times[f"{rival} {call}"],
-                        times[f"KD {call}"],
-                        target=None if target is None else Target(target),
-                        note=found,
-                    )
+        yield from _of_image(material, (height, width), count, config.rounds, config.seconds, say)
+
+
+def large(material: Material, config: Config, say: Say) -> Iterator[Row]:
+    """The same at 12 megapixels, where a call takes seconds."""
+    for height, width, count in config.large_images:
+        yield from _of_image(material, (height, width), count, config.large_rounds, 0.0, say)
+
+
+def features_of(count: int) -> dict[str, Any]:
+    """Ours and OpenCV's that ask for `count` keypoints, or all; those that this OpenCV has."""
+    features = {
+        "KD": KDDescriptor(count),
+        "cv2.SIFT": cv2.SIFT_create(count),
+        "cv2.ORB": cv2.ORB_create(count or 10**6),
+    }
+    homes: tuple[Any, ...] = (cv2, getattr(cv2, "xfeatures2d", None))
+    for home in homes:
+        if hasattr(home, "AKAZE_create"):
+            akaze = home.AKAZE_create()
+            if count and hasattr(akaze, "setMaxPoints"):
+                akaze.setMaxPoints(count)
+            features["cv2.AKAZE"] = akaze
+            break
+    return features
+
+
+def _of_image(
+    material: Material,
+    shape: tuple[int, int],
+    count: int,
+    rounds: int,
+    seconds: float,
+    say: Say,
+) -> Iterator[Row]:
+    height, width = shape
+    image = of_size(material.image, height, width)
+    features = features_of(count)
+    keypoints = {name: feature.detect(image, None) for name, feature in features.items()}
+    found = ", ".join(f"{name} {len(own):,}" for name, own in keypoints.items())
+    for used in sorted({cores(), 1}, reverse=True):
+        label = f"{width} x {height}, {f'{count:,}' if count else 'all'}"
+        label += f", {used} thread{'s' if used > 1 else ''}"
+        say(label)
+        works: dict[str, Work] = {}
+        for name, feature in features.items():
+            works[f"{name} detect"] = _detect(feature, image)
+            works[f"{name} compute"] = _compute(feature, image, keypoints[name])
+            works[f"{name} detectAndCompute"] = _both(feature, image)
+        with threads(used):
+            times = take_turns(works, rounds, seconds)
+        for rival in list(features)[1:]:
+            for call, targets in TARGETS.items():
+                wanted = rival == "cv2.SIFT" and used == cores() > 1
+                target = targets.get((height, count)) if wanted else None
+                yield ratio_row(
+                    f"{rival}, {call}, {label}",
+                    times[f"{rival} {call}"],
+                    times[f"KD {call}"],
+                    target=None if target is None else Target(target),
+                    note=found,
+                )
 
 
 def detector_memory(material: Material, config: Config, say: Say) -> Iterator[Row]:
     """Peak of detectAndCompute of the largest image, above what was there before."""
     check_proc()
-    height, width, count = max(config.images)
+    height, width, count = next(image for image in config.large_images[::-1] if image[2])
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "image.npy"
         np.save(path, of_size(material.image, height, width))
@@ -91,6 +131,10 @@ def of_size(image: NDArray[np.uint8], height: int, width: int) -> NDArray[np.uin
 
 def _detect(feature: Any, image: NDArray[np.uint8]) -> Work:
     return lambda: feature.detect(image, None)
+
+
+def _compute(feature: Any, image: NDArray[np.uint8], keypoints: Any) -> Work:
+    return lambda: feature.compute(image, keypoints)
 
 
 def _both(feature: Any, image: NDArray[np.uint8]) -> Work:

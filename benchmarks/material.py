@@ -34,13 +34,22 @@ class Config:
     # height, width and keypoints asked for (0: all) of images that are detected in
     images: tuple[tuple[int, int, int], ...] = (
         (480, 640, 2000),
+        (480, 640, 0),
         (1024, 1024, 2000),
         (1024, 1024, 0),
-        (3000, 4000, 8000),
     )
+    # the same of images that take seconds, and their rounds
+    large_images: tuple[tuple[int, int, int], ...] = (
+        (3000, 4000, 2000),
+        (3000, 4000, 8000),
+        (3000, 4000, 0),
+    )
+    large_rounds: int = 3
+    # height, width and keypoints of the image of torch's pipelines
+    feature_image: tuple[int, int, int] = (480, 640, 2000)
 
 
-QUICK = Config(rounds=3, seconds=0.2, processes=1)
+QUICK = Config(rounds=3, seconds=0.2, processes=1, large_rounds=1)
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
+from benchmarks.detect import of_size
 from benchmarks.fresh import check_proc, in_new_process
 from benchmarks.material import Config, Material
 from benchmarks.measure import Row, Spread, Target, Work, ratio_row, take_turns, threads
@@ -18,6 +19,7 @@ from kd_cv.patches import describe
 #: Patch size to how many times faster than Kornia's MKD.
 DESCRIBE_TARGETS = {32: 10.0, 64: 30.0}
 FORWARD_TARGETS = {32: 8.0, 64: 20.0}
+FEATURE_TARGET = 6.0  # of Kornia's whole pipeline of SIFT
 PLAIN_TARGET = 3.0  # with gradients, or by plain torch operations; in time and in memory
 
 
@@ -53,6 +55,25 @@ def kornia(material: Material, config: Config, say: Say) -> Iterator[Row]:
                 target=Target(DESCRIBE_TARGETS[P]) if raw and P in DESCRIBE_TARGETS else None,
                 note="raw" if raw else "whitened to 128",
             )
+
+
+def feature(material: Material, config: Config, say: Say) -> Iterator[Row]:
+    """`KDFeature`, detector and descriptor, against `kornia.feature.SIFTFeature` on the CPU."""
+    torch, of_kornia = torch_and_kornia()
+    from kd_cv.nn.feature import KDFeature
+
+    height, width, count = config.feature_image
+    label = f"SIFTFeature / KDFeature, {width} x {height}, {count:,} keypoints"
+    say(label)
+    image = of_size(material.image, height, width)
+    tensor = torch.from_numpy(image.astype("float32") / 255)[None, None]
+    pair = {
+        "rival": _forward(of_kornia.SIFTFeature(count).eval(), tensor),
+        "ours": _forward(KDFeature(count), tensor),
+    }
+    with _all_cores(torch):
+        times = take_turns(pair, config.rounds, config.seconds)
+    yield ratio_row(label, times["rival"], times["ours"], target=Target(FEATURE_TARGET))
 
 
 def module(material: Material, config: Config, say: Say) -> Iterator[Row]:

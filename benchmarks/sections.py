@@ -22,6 +22,12 @@ class Section:
     rows: Callable[[Material, Config, Say], Iterator[Row]]
 
 
+def _detector_stages(material: Material, config: Config, say: Say) -> Iterator[Row]:
+    from benchmarks import detector_stages  # needs Numba
+
+    return detector_stages.stages(material, config, say)
+
+
 def _stages(material: Material, config: Config, say: Say) -> Iterator[Row]:
     from benchmarks import stages  # needs Numba
 
@@ -29,11 +35,17 @@ def _stages(material: Material, config: Config, say: Say) -> Iterator[Row]:
 
 
 SECTIONS = {
-    "detector": Section("cv2.SIFT, cv2.ORB / KDDescriptor, the detector included", detect.detector),
+    "detector": Section("OpenCV's features / KDDescriptor, call by call", detect.detector),
+    "detector-large": Section("the same at 12 megapixels", detect.large),
     "detector-memory": Section("peak memory of detectAndCompute", detect.detector_memory),
+    "detector-stages": Section(
+        "each stage of detect on 1 thread / its floor: OpenCV's blurs, a copy, arithmetic",
+        _detector_stages,
+    ),
     "sift": Section("cv2.SIFT.compute / KDDescriptor.compute", compute.sift),
     "threads": Section("KDDescriptor.compute on 1 thread / on 2", compute.two_threads),
     "growth": Section("cost by number of keypoints, against cv2.SIFT.compute", compute.growth),
+    "feature": Section("Kornia's SIFTFeature / KDFeature, images in", rivals.feature),
     "kornia": Section("Kornia's descriptors / describe", rivals.kornia),
     "module": Section("Kornia's MKDDescriptor / KDModule, both raw", rivals.module),
     "busy": Section("the same on a busy machine", rivals.busy),

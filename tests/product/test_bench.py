@@ -17,6 +17,7 @@ pytest.importorskip("skimage")
 from benchmarks import __main__ as runner
 from benchmarks import sections
 from benchmarks.compute import line
+from benchmarks.detect import features_of
 from benchmarks.fresh import in_new_process
 from benchmarks.material import Config, load_material
 from benchmarks.measure import Row, Spread, Target, take_turns, threads
@@ -29,6 +30,7 @@ pytestmark = pytest.mark.slow
 TINY = Config(
     rounds=2, seconds=0.0, processes=1, keypoints=(30, 60), growth=(20, 40, 60),
     stage_keypoints=60, batch=8, memory_keypoints=500, images=((120, 160, 40), (150, 200, 0)),
+    large_images=((240, 320, 40), (240, 320, 0)), large_rounds=1, feature_image=(120, 160, 40),
 )  # fmt: skip
 needs_proc = pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")
 
@@ -56,12 +58,42 @@ def test_sift_has_a_row_for_every_count_thread_size_and_scale():
 
 
 def test_detector_has_a_row_for_every_image_thread_rival_and_call():
-    rows = rows_of("detector")
-    assert len(rows) == 2 * len({cores(), 1}) * 2 * 2
+    rows, rivals = rows_of("detector"), len(features_of(40)) - 1
+    assert rivals >= 2 and len(rows) == 2 * len({cores(), 1}) * rivals * 3
     assert all(ratio(row) > 0 for row in rows.values())
     row = rows["cv2.SIFT, detectAndCompute, 160 x 120, 40, 1 thread"]
     assert row.note.startswith("KD 40, cv2.SIFT 4")
     assert "cv2.ORB, detect, 200 x 150, all, 1 thread" in rows
+    assert "cv2.SIFT, compute, 320 x 240, all, 1 thread" in rows_of("detector-large")
+
+
+def test_a_feature_that_opencv_lacks_is_left_out(monkeypatch):
+    class Akaze:
+        def setMaxPoints(self, count):
+            self.count = count
+
+    monkeypatch.setattr(cv2, "AKAZE_create", Akaze, raising=False)
+    assert features_of(40)["cv2.AKAZE"].count == 40
+    monkeypatch.delattr(cv2, "AKAZE_create")
+    monkeypatch.delattr(cv2, "xfeatures2d", raising=False)
+    assert set(features_of(0)) == {"KD", "cv2.SIFT", "cv2.ORB"}
+
+
+def test_detector_stages_have_floors_and_shares():
+    pytest.importorskip("numba")
+    rows = rows_of("detector-stages")
+    parts = [row for name, row in rows.items() if name.startswith("160 x 120, 40: ")]
+    *stages, whole = parts
+    assert len(rows) == 2 * len(parts) and whole.name.endswith(": detect")
+    assert sum(row.unit == "x" for row in stages) == 5
+    assert all(row.ours.median > 0 and row.note.endswith("% of detect") for row in stages)
+    assert "40 keypoints" in whole.note
+
+
+def test_feature_compares_the_pipelines_of_torch():
+    pytest.importorskip("kornia")
+    (row,) = rows_of("feature").values()
+    assert ratio(row) > 0 and row.target == Target(6.0)
 
 
 @needs_proc
