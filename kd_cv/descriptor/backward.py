@@ -41,8 +41,10 @@ def patch_gradients(patches: Array32, gradients: Array32, spec: Spec) -> Array32
 @lru_cache(maxsize=32)
 def _constants(spec: Spec) -> tuple[Any, ...]:
     plan, c = fused.plan(spec), spec.constants
-    kept = np.ones(4 * plan.Phi.shape[1], np.bool_)
-    kept[plan.copies] = False
+    every, once = np.ones(len(plan.once), np.bool_), plan.once != 0
+    # Rows and columns of each quarter that are not those of another.
+    quarters = ((every, every), (every, once), (once, every), (once, once))
+    kept = np.concatenate([np.outer(rows, columns).ravel() for rows, columns in quarters])
     smooth, diff = np.float32(c.smooth), np.float32(c.diff)
     rows, columns = np.nonzero((smooth != 0) | (diff != 0))
     reach = int(np.abs(rows - columns).max())

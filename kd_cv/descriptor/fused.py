@@ -11,8 +11,8 @@ multiplied with the spatial functions; nothing else is ever stored. Three things
 A descriptor is the same to the last bit whatever its neighbours, its block or its thread: every
 lane runs the same instructions, and a block is always computed whole.
 
-There are three kernels without functions below them, because Numba would compile such a function
-once alone and once more in each caller: a first call would take twice as long.
+There are three kernels with but two small functions below them, because Numba compiles such a
+function once alone and once more in each caller: a first call would take twice as long.
 """
 
 from dataclasses import dataclass
@@ -25,14 +25,18 @@ from kd_cv.descriptor.compiled import njit
 from kd_cv.descriptor.core import EPS, FLAT, NO_GRADIENT
 from kd_cv.descriptor.projection import Array32, Projection, raised
 from kd_cv.descriptor.sampling import FADE, Pyramid
-from kd_cv.descriptor.spec import PLANES, Spec
+from kd_cv.descriptor.spec import MAX_PATCH_SIZE, PLANES, Spec
 
 LANES = 16
 HIGH = (2, 3, 5, 6)  # the planes of k = 2 and 3
+# Constant distances between rows of scratch tell the compiler that they are apart. They are no
+# powers of 2, which would put all rows into the same lines of the cache.
+SAMPLES = MAX_PATCH_SIZE * (MAX_PATCH_SIZE + 4)
+QUARTER = (MAX_PATCH_SIZE // 2) ** 2 + 16
 ROOM = 256  # for a row of the projection: more than the dimensions of any
-STAGES = ("sample", "smooth", "gradients", "planes", "fold", "product", "recombine", "finish")
+STAGES = ("sample", "smooth", "gradients", "planes", "product", "recombine", "finish")
 # How many stages run up to each of them.
-_, TO_SMOOTH, TO_GRADIENTS, TO_PLANES, TO_FOLD, TO_PRODUCT, TO_RECOMBINE, TO_FINISH = range(1, 9)
+_, TO_SMOOTH, TO_GRADIENTS, TO_PLANES, TO_PRODUCT, TO_RECOMBINE, TO_FINISH = range(1, 8)
 
 _eps = np.float32(EPS)
 _no_gradient = np.float32(NO_GRADIENT)
@@ -55,21 +59,24 @@ compiled = njit(
 class Plan:
     """Constants of one `Spec` in the layout of the kernels, float32.
 
+    grid       (2 * SAMPLES,) row and column of each of the samples of P rows of P + 4, two beside
+               the patch at both ends
     taps       (5,) smoothing
     Phi        (F', Q) folded functions: those that meet all planes, by parity, each parity padded
                to pairs; then those that meet only k = 2 and 3, by parity, each padded to threes
     first      (9,) where each of these eight begins in Phi
-    copies     where the quarters of an odd patch repeat its middle row and column
+    once       (h,) 0 for the middle column of an odd patch, which has no mirror image; else 1
     source     (D, 4) which of the 7 * F' sums a dimension adds up
     weight     (D, 4) and with what weight
     part_ends  (number of parts,)
     """
 
     spec: Spec
+    grid: Array32
     taps: Array32
     Phi: Array32
     first: NDArray[np.int64]
-    copies: NDArray[np.int64]
+    once: Array32
     source: NDArray[np.int64]
     weight: Array32
     part_ends: NDArray[np.int64]
@@ -103,10 +110,8 @@ def plan(spec: Spec) -> Plan:
             rows += [np.zeros(h * h)] * (-len(members) % together)
             first.append(len(rows))
 
-    # Quarters lie upper left, upper right, lower left, lower right, each mirrored onto the first.
-    quarters = np.arange(4 * h * h).reshape(4, h, h)
-    copied = [quarters[[1, 3], :, h - 1], quarters[[2, 3], h - 1, :]] if P % 2 else []
-
+    once = np.ones(h, np.float32)
+    once[P // 2 :] = 0
     D, F = spec.dim, len(rows)
     source = np.zeros((D, 4), dtype=np.int64)
     weight = np.zeros((D, 4))
@@ -114,12 +119,15 @@ def plan(spec: Spec) -> Plan:
     i = np.arange(len(d)) - np.searchsorted(d, d)
     source[d, i] = k * F + position[f]
     weight[d, i] = c.T[k, f, d]
+    grid = np.zeros((2, SAMPLES))
+    grid[:, : P * (P + 4)] = np.mgrid[:P, -2 : P + 2].reshape(2, -1)
     return Plan(
         spec,
+        np.float32(grid.ravel()),
         np.float32(c.taps),
         np.ascontiguousarray(rows, dtype=np.float32),
         np.array(first),
-        np.unique(np.concatenate([part.ravel() for part in copied] or [quarters[:0].ravel()])),
+        once,
         source,
         np.float32(weight),
         np.array([part.stop for part in spec.parts]),
@@ -153,19 +161,20 @@ def describe(
     fewer `stages` the work ends after those, for the benchmark to time them.
     """
     P, (A, shift, power) = plan.spec.patch_size, whitening
-    Q, F, blocks = plan.Phi.shape[1], len(plan.Phi), -(-len(out) // LANES)
+    F, blocks = len(plan.Phi), -(-len(out) // LANES)
     finest, coarser = pyramid.pairs
-    corners = np.empty((2, P), finest.dtype)
+    samples = P * (P + 4)
+    corners = np.zeros((2, samples), finest.dtype)
     buffers = (
-        np.empty(P, np.uint32),
-        np.empty((2, P), np.float32),
+        np.empty(samples, np.uint32),
+        np.empty(2 * SAMPLES, np.float32),
         corners,
         corners.view(pyramid.finest.dtype),
-        np.empty((P, P), np.float32),
-        np.empty((P, P + 4), np.float32),
-        np.empty((P, P + 2), np.float32),
-        np.zeros((2, 4 * Q), np.float32),  # the copies of an odd patch stay zero
-        np.empty((PLANES, 4 * Q), np.float32),
+        np.empty(samples + 4 * (P + 4), np.float32),
+        np.empty(samples, np.float32),
+        np.zeros(samples + 2 * (P + 4), np.float32),
+        np.empty(2 * SAMPLES, np.float32),
+        np.empty(4 * PLANES * QUARTER, np.float32),
     )
     V = np.zeros((blocks, len(A), LANES), np.float32)
     lanes, norm = np.empty((len(A), LANES), np.float32), np.empty(LANES, np.float32)
@@ -173,7 +182,7 @@ def describe(
         sums = np.zeros((blocks, PLANES * F, LANES), np.float32)
         spatial_sums(
             finest, coarser, pyramid.levels, steps, scale, pyramid.gain,
-            plan.taps, plan.Phi, plan.first, plan.copies, *buffers, stages, sums,
+            P, plan.grid, plan.taps, plan.Phi, plan.first, plan.once, *buffers, stages, sums,
         )  # fmt: skip
         if stages >= TO_RECOMBINE:
             recombine(sums, plan.source, plan.weight, plan.part_ends, lanes, norm, V)
@@ -184,8 +193,28 @@ def describe(
 
 
 @compiled
+def polar(gx, gy, g2):
+    """Weight, cos and sin of the angle of a gradient with the square g2."""
+    some = g2 >= _no_gradient
+    m = np.sqrt(g2)
+    inverse = _one / m if some else _zero
+    weight = np.sqrt((m if some else _zero) + _eps)
+    return weight, gx * inverse if some else -_one, gy * inverse
+
+
+@compiled
+def fold(f, at, a, b, c, d):
+    """Four pixels that mirror each other into the four parities, QUARTER apart."""
+    even_above, odd_above, even_below, odd_below = a + b, a - b, c + d, c - d
+    f[at] = even_above + even_below
+    f[at + QUARTER] = odd_above + odd_below
+    f[at + 2 * QUARTER] = even_above - even_below
+    f[at + 3 * QUARTER] = odd_above - odd_below
+
+
+@compiled
 def spatial_sums(
-    finest, coarser, levels, steps, scale, gain, taps, Phi, first, copies,
+    finest, coarser, levels, steps, scale, gain, P, grid, taps, Phi, first, once,
     at, fraction, corners, pixels, patch, middle, smooth, gradient, planes, stages, sums,
 ):  # fmt: skip
     """Steps 1 and 2: for each frame, the planes of its patch against the functions.
@@ -194,12 +223,15 @@ def spatial_sums(
     steps (N, scales, 5). Frame n goes to sums[n // LANES, k * F + f, n % LANES], if it can be
     described and has texture.
 
-    Scratch: at (P,), fraction (2, P) and corners (2, P) of a row of samples, with pixels (2, 2 P)
-    the same memory, patch (P, P), middle (P, P + 4) smoothed down its columns, smooth (P, P + 2)
-    with a column more at both ends, gradient (2, 4 Q) and planes (7, 4 Q).
+    Scratch, in rows of P + 4 with two columns beside the patch at both ends: at, fraction (2 *
+    SAMPLES,) and corners (2, ...) of the samples, with pixels the same memory, patch with two rows
+    more at both ends, middle smoothed down its columns, smooth with one row more at both ends. And
+    gradient (2 * SAMPLES,), planes (7 * 4 * QUARTER,). Loops run over all rows at once, because to
+    begin a loop costs as much as a short row.
     """
-    P = patch.shape[0]
-    h, half = (P + 1) // 2, P // 2
+    W = P + 4
+    samples = P * W
+    h = (P + 1) // 2
     Q, F = h * h, Phi.shape[0]
     centre = 0.5 * (P - 1)
     for n in range(steps.shape[0]):
@@ -226,24 +258,24 @@ def spatial_sums(
         # Unsigned indices spare Numba its test for negative ones.
         origin = np.uintp(offset + top * width + left)
         below = np.uintp(width if height - 1 - top > 0 else 0)
+        for t in range(samples):
+            down, column = grid[t], grid[t + SAMPLES]
+            x = min(max((corner_x - down * step_y) + column * step_x, _zero), right)
+            y = min(max((corner_y + down * step_x) + column * step_y, _zero), bottom)
+            xi, yi = min(np.int32(x), last_x), min(np.int32(y), last_y)
+            fraction[t], fraction[t + SAMPLES] = x - np.float32(xi), y - np.float32(yi)
+            at[t] = np.uint32(yi * np.int32(width) + xi)
         for i in range(P):
-            row_x = corner_x - np.float32(i) * step_y
-            row_y = corner_y + np.float32(i) * step_x
-            for j in range(P):
-                x = min(max(row_x + np.float32(j) * step_x, _zero), right)
-                y = min(max(row_y + np.float32(j) * step_y, _zero), bottom)
-                xi, yi = min(np.int32(x), last_x), min(np.int32(y), last_y)
-                fraction[0, j], fraction[1, j] = x - np.float32(xi), y - np.float32(yi)
-                at[j] = np.uint32(yi * np.int32(width) + xi)
-            for j in range(P):
-                here = origin + np.uintp(at[j])
-                corners[0, j], corners[1, j] = image[here], image[here + below]
-            for j in range(P):
-                a, b = np.float32(pixels[0, 2 * j]), np.float32(pixels[0, 2 * j + 1])
-                c, d = np.float32(pixels[1, 2 * j]), np.float32(pixels[1, 2 * j + 1])
-                upper = a + fraction[0, j] * (b - a)
-                lower = c + fraction[0, j] * (d - c)
-                patch[i, j] = upper + fraction[1, j] * (lower - upper)
+            for t in range(np.uintp(i * W + 2), np.uintp(i * W + 2 + P)):
+                here = origin + np.uintp(at[t])
+                corners[0, t], corners[1, t] = image[here], image[here + below]
+        inside = patch[2 * W :]
+        for t in range(samples):
+            a, b = np.float32(pixels[0, 2 * t]), np.float32(pixels[0, 2 * t + 1])
+            c, d = np.float32(pixels[1, 2 * t]), np.float32(pixels[1, 2 * t + 1])
+            upper = a + fraction[t] * (b - a)
+            lower = c + fraction[t] * (d - c)
+            inside[t] = upper + fraction[t + SAMPLES] * (lower - upper)
         # A window that leaves the image: what was repeated fades into the mean of the patch.
         if (
             cx - reach < 0.0
@@ -252,131 +284,138 @@ def spatial_sums(
             or cy + reach > height - 1.0
         ):
             mean = 0.0
-            for i in range(P):
-                for j in range(P):
-                    mean += patch[i, j]
+            for t in range(samples):
+                mean += inside[t]
             mean /= P * P
             for i in range(P):
+                row = inside[i * W + 2 : i * W + 2 + P]
                 for j in range(P):
                     x = cx + ax * (j - centre) - ay * (i - centre)
                     y = cy + ay * (j - centre) + ax * (i - centre)
                     beyond = max(-x, x - (width - 1), 0.0) + max(-y, y - (height - 1), 0.0)
                     if beyond > 0.0:
                         kept = max(1.0 - beyond / FADE, 0.0)
-                        patch[i, j] = mean + kept * (patch[i, j] - mean)
+                        row[j] = mean + kept * (row[j] - mean)
         if stages < TO_SMOOTH:
             continue
 
         # Separable smoothing with 5 taps, times the gain; all borders repeated.
+        for t in range(W):
+            patch[t] = patch[t + W] = inside[t]
+        ends = patch[samples + W :]
+        for t in range(W):
+            ends[t + W] = ends[t + 2 * W] = ends[t]
         square = _zero
         t0, t1, t2 = taps[2], taps[1], taps[0]
+        up2, up1, down1, down2 = patch, patch[W:], patch[3 * W :], patch[4 * W :]
+        for t in range(samples):
+            square += inside[t] * inside[t]
+            middle[t] = t0 * inside[t] + t1 * (up1[t] + down1[t]) + t2 * (up2[t] + down2[t])
         for i in range(P):
-            up1, up2 = np.uintp(max(i - 1, 0)), np.uintp(max(i - 2, 0))
-            down1, down2 = np.uintp(min(i + 1, P - 1)), np.uintp(min(i + 2, P - 1))
-            for j in range(P):
-                square += patch[i, j] * patch[i, j]
-                middle[i, j + 2] = (
-                    t0 * patch[i, j]
-                    + t1 * (patch[up1, j] + patch[down1, j])
-                    + t2 * (patch[up2, j] + patch[down2, j])
-                )
-            middle[i, 0] = middle[i, 1] = middle[i, 2]
-            middle[i, P + 2] = middle[i, P + 3] = middle[i, P + 1]
+            row = middle[i * W : (i + 1) * W]
+            row[0] = row[1] = row[2]
+            row[P + 2] = row[P + 3] = row[P + 1]
         t0, t1, t2 = t0 * gain, t1 * gain, t2 * gain
-        for i in range(P):
-            for j in range(P):
-                smooth[i, j + 1] = (
-                    t0 * middle[i, j + 2]
-                    + t1 * (middle[i, j + 1] + middle[i, j + 3])
-                    + t2 * (middle[i, j] + middle[i, j + 4])
-                )
-            smooth[i, 0], smooth[i, P + 1] = smooth[i, 1], smooth[i, P]
+        inside = smooth[W + 1 :]
+        for t in range(samples - 4):
+            inside[t] = (
+                t0 * middle[t + 2]
+                + t1 * (middle[t + 1] + middle[t + 3])
+                + t2 * (middle[t] + middle[t + 4])
+            )
+        for i in range(1, P + 1):
+            row = smooth[i * W : (i + 1) * W]
+            row[0], row[P + 1] = row[1], row[P]
+        here, ends = smooth[W:], smooth[samples:]
+        for t in range(W):
+            smooth[t], ends[t + W] = here[t], ends[t]
         if stages < TO_GRADIENTS:
             continue
 
-        # Gradients, quarter by quarter: upper left, upper right, lower left, lower right, each
-        # mirrored so that the pixels which fold onto each other have the same index.
-        for i in range(P):
-            above, here, under = np.uintp(max(i - 1, 0)), np.uintp(i), np.uintp(min(i + 1, P - 1))
-            start = i * h if i < h else 2 * Q + (P - 1 - i) * h
-            end = start + Q + half - 1
-            for j in range(h):
-                gradient[0, np.uintp(start + j)] = smooth[here, j] - smooth[here, j + 2]
-                gradient[1, np.uintp(start + j)] = smooth[above, j + 1] - smooth[under, j + 1]
-            for j in range(half):
-                column, mirrored = np.uintp(h + j), np.uintp(end - j)
-                gradient[0, mirrored] = smooth[here, column] - smooth[here, column + np.uintp(2)]
-                gradient[1, mirrored] = (
-                    smooth[above, column + np.uintp(1)] - smooth[under, column + np.uintp(1)]
-                )
+        under = smooth[2 * W :]
+        for t in range(samples - 2):
+            gradient[t] = here[t] - here[t + 2]
+            gradient[t + SAMPLES] = smooth[t + 1] - under[t + 1]
         if stages < TO_PLANES:
             continue
 
-        # The seven planes: weight, weight cos k theta, weight sin k theta.
+        # The seven planes, weight, weight cos k theta, weight sin k theta, of the four pixels that
+        # mirror each other: a, b to its right, c below it, d below b. They are folded into four
+        # parities: even-even, odd in x, odd in y, odd in both. A middle row or column has no mirror
+        # image; its pixels count once in every parity, where the odd functions vanish but for the
+        # exact centre.
         total = _zero
-        for q in range(4 * Q):
-            gx, gy = gradient[0, q], gradient[1, q]
-            g2 = gx * gx + gy * gy
-            total += g2
-            some = g2 >= _no_gradient
-            m = np.sqrt(g2)
-            inverse = _one / m if some else _zero
-            weight = np.sqrt((m if some else _zero) + _eps)
-            cos1 = gx * inverse if some else -_one
-            sin1 = gy * inverse
-            cos2 = cos1 * cos1 - sin1 * sin1
-            sin2 = _two * sin1 * cos1
-            planes[0, q] = weight
-            planes[1, q] = weight * cos1
-            planes[2, q] = weight * cos2
-            planes[3, q] = weight * (cos2 * cos1 - sin2 * sin1)
-            planes[4, q] = weight * sin1
-            planes[5, q] = weight * sin2
-            planes[6, q] = weight * (sin2 * cos1 + cos2 * sin1)
-        if stages < TO_FOLD or total <= _flat * (square * gain * gain + np.float32(P * P)):
-            continue
-
-        # Quarters into parities, in place: even-even, odd in x, odd in y, odd in both. A middle row
-        # or column has no mirror image; its pixels count once in every parity, where the odd
-        # functions vanish but for the exact centre.
-        for k in range(PLANES):
-            for i in range(copies.shape[0]):
-                planes[k, copies[i]] = _zero
-        for k in range(PLANES):
-            for q in range(Q):
-                q1, q2, q3 = Q + q, 2 * Q + q, 3 * Q + q
-                a, b, c, d = planes[k, q], planes[k, q1], planes[k, q2], planes[k, q3]
-                even_above, odd_above = a + b, a - b
-                even_below, odd_below = c + d, c - d
-                planes[k, q] = even_above + even_below
-                planes[k, q1] = odd_above + odd_below
-                planes[k, q2] = even_above - even_below
-                planes[k, q3] = odd_above - odd_below
-        if stages < TO_PRODUCT:
+        for i in range(h):
+            above, under = gradient[i * W :], gradient[(P - 1 - i) * W :]
+            f, low = planes[i * h :], once[i]
+            for j in range(h):
+                beside, both = once[j], once[j] * low
+                mirrored = np.uintp(P - 1 - j)
+                its_y = mirrored + np.uintp(SAMPLES)
+                xa, ya, xb, yb = above[j], above[j + SAMPLES], above[mirrored], above[its_y]
+                xc, yc, xd, yd = under[j], under[j + SAMPLES], under[mirrored], under[its_y]
+                a2, b2 = xa * xa + ya * ya, xb * xb + yb * yb
+                c2, d2 = xc * xc + yc * yc, xd * xd + yd * yd
+                total += a2 + b2 * beside + c2 * low + d2 * both
+                wa, ca, sa = polar(xa, ya, a2)
+                wb, cb, sb = polar(xb, yb, b2)
+                wc, cc, sc = polar(xc, yc, c2)
+                wd, cd, sd = polar(xd, yd, d2)
+                wb, wc, wd = wb * beside, wc * low, wd * both
+                fold(f, j, wa, wb, wc, wd)
+                fold(f, j + 4 * QUARTER, wa * ca, wb * cb, wc * cc, wd * cd)
+                fold(f, j + 16 * QUARTER, wa * sa, wb * sb, wc * sc, wd * sd)
+                ca2, sa2 = ca * ca - sa * sa, _two * sa * ca
+                cb2, sb2 = cb * cb - sb * sb, _two * sb * cb
+                cc2, sc2 = cc * cc - sc * sc, _two * sc * cc
+                cd2, sd2 = cd * cd - sd * sd, _two * sd * cd
+                fold(f, j + 8 * QUARTER, wa * ca2, wb * cb2, wc * cc2, wd * cd2)
+                fold(f, j + 20 * QUARTER, wa * sa2, wb * sb2, wc * sc2, wd * sd2)
+                fold(
+                    f,
+                    j + 12 * QUARTER,
+                    wa * (ca2 * ca - sa2 * sa),
+                    wb * (cb2 * cb - sb2 * sb),
+                    wc * (cc2 * cc - sc2 * sc),
+                    wd * (cd2 * cd - sd2 * sd),
+                )
+                fold(
+                    f,
+                    j + 24 * QUARTER,
+                    wa * (sa2 * ca + ca2 * sa),
+                    wb * (sb2 * cb + cb2 * sb),
+                    wc * (sc2 * cc + cc2 * sc),
+                    wd * (sd2 * cd + cd2 * sd),
+                )
+        if stages < TO_PRODUCT or total <= _flat * (square * gain * gain + np.float32(P * P)):
             continue
 
         # Planes against functions: two functions and all planes share every load, or three
         # functions and the planes that they meet.
         for parity in range(4):
+            p0, p1 = planes[parity * QUARTER :], planes[(4 + parity) * QUARTER :]
+            p2, p3 = planes[(8 + parity) * QUARTER :], planes[(12 + parity) * QUARTER :]
+            p4, p5 = planes[(16 + parity) * QUARTER :], planes[(20 + parity) * QUARTER :]
+            p6 = planes[(24 + parity) * QUARTER :]
             for f in range(first[parity], first[parity + 1], 2):
                 u0 = u1 = u2 = u3 = u4 = u5 = u6 = _zero
                 v0 = v1 = v2 = v3 = v4 = v5 = v6 = _zero
                 for q in range(Q):
-                    u, v, p = Phi[f, q], Phi[f + 1, q], parity * Q + q
-                    u0 += planes[0, p] * u
-                    u1 += planes[1, p] * u
-                    u2 += planes[2, p] * u
-                    u3 += planes[3, p] * u
-                    u4 += planes[4, p] * u
-                    u5 += planes[5, p] * u
-                    u6 += planes[6, p] * u
-                    v0 += planes[0, p] * v
-                    v1 += planes[1, p] * v
-                    v2 += planes[2, p] * v
-                    v3 += planes[3, p] * v
-                    v4 += planes[4, p] * v
-                    v5 += planes[5, p] * v
-                    v6 += planes[6, p] * v
+                    u, v = Phi[f, q], Phi[f + 1, q]
+                    u0 += p0[q] * u
+                    u1 += p1[q] * u
+                    u2 += p2[q] * u
+                    u3 += p3[q] * u
+                    u4 += p4[q] * u
+                    u5 += p5[q] * u
+                    u6 += p6[q] * u
+                    v0 += p0[q] * v
+                    v1 += p1[q] * v
+                    v2 += p2[q] * v
+                    v3 += p3[q] * v
+                    v4 += p4[q] * v
+                    v5 += p5[q] * v
+                    v6 += p6[q] * v
                 for k, value in enumerate((u0, u1, u2, u3, u4, u5, u6)):
                     sums[block, k * F + f, lane] = value
                 for k, value in enumerate((v0, v1, v2, v3, v4, v5, v6)):
@@ -384,19 +423,19 @@ def spatial_sums(
             for f in range(first[4 + parity], first[5 + parity], 3):
                 u2 = u3 = u5 = u6 = v2 = v3 = v5 = v6 = w2 = w3 = w5 = w6 = _zero
                 for q in range(Q):
-                    u, v, w, p = Phi[f, q], Phi[f + 1, q], Phi[f + 2, q], parity * Q + q
-                    u2 += planes[2, p] * u
-                    u3 += planes[3, p] * u
-                    u5 += planes[5, p] * u
-                    u6 += planes[6, p] * u
-                    v2 += planes[2, p] * v
-                    v3 += planes[3, p] * v
-                    v5 += planes[5, p] * v
-                    v6 += planes[6, p] * v
-                    w2 += planes[2, p] * w
-                    w3 += planes[3, p] * w
-                    w5 += planes[5, p] * w
-                    w6 += planes[6, p] * w
+                    u, v, w = Phi[f, q], Phi[f + 1, q], Phi[f + 2, q]
+                    u2 += p2[q] * u
+                    u3 += p3[q] * u
+                    u5 += p5[q] * u
+                    u6 += p6[q] * u
+                    v2 += p2[q] * v
+                    v3 += p3[q] * v
+                    v5 += p5[q] * v
+                    v6 += p6[q] * v
+                    w2 += p2[q] * w
+                    w3 += p3[q] * w
+                    w5 += p5[q] * w
+                    w6 += p6[q] * w
                 for i, (k2, k3, k5, k6) in enumerate(
                     ((u2, u3, u5, u6), (v2, v3, v5, v6), (w2, w3, w5, w6))
                 ):
