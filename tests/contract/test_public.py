@@ -72,6 +72,7 @@ def test_detecting_loads_no_torch_and_making_a_descriptor_no_numba():
     assert run(program).split("\n") == ["[]", "[]"]
 
 
+@pytest.mark.slow
 def test_without_torch_the_torch_names_say_what_to_install():
     program = """
         import sys
@@ -86,6 +87,7 @@ def test_without_torch_the_torch_names_say_what_to_install():
     assert run(program).split("\n") == ["True", "True"]
 
 
+@pytest.mark.slow
 def test_without_torch_everything_can_be_listed_and_imported():
     program = """
         import sys

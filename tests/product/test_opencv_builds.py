@@ -54,6 +54,7 @@ def test_the_import_says_that_it_is_not_there(tmp_path):
     assert child.stderr.endswith("OpenCV is not installed: pip install opencv-python\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("builds", "kept"),
     [
@@ -102,6 +103,7 @@ def pip(bare):
     return bare
 
 
+@pytest.mark.slow
 @needs_source
 def test_the_set_up_takes_the_headless_build_of_the_same_version_once(pip):
     for _ in range(2):
@@ -113,12 +115,14 @@ def test_the_set_up_takes_the_headless_build_of_the_same_version_once(pip):
         ]
 
 
+@pytest.mark.slow
 @needs_source
 def test_the_set_up_leaves_alone_what_loads():
     child = run(ROOT, HEADLESS)
     assert (child.returncode, child.stdout, child.stderr) == (0, "", "")
 
 
+@pytest.mark.slow
 @needs_source
 def test_the_set_up_fails_where_nothing_helps(pip):
     (pip / "pip/__main__.py").write_text("")

@@ -28,6 +28,7 @@ def in_a_process(program, folder):
     return run.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", [".yml", ".xml", ".json", ".yml.gz"])
 def test_settings_in_a_file_of_such_a_name(tmp_path, suffix):
     program = f"""
@@ -43,6 +44,7 @@ def test_settings_in_a_file_of_such_a_name(tmp_path, suffix):
     assert (tmp_path / (ODD + suffix)).read_bytes() == (tmp_path / f"plain{suffix}").read_bytes()
 
 
+@pytest.mark.slow
 def test_such_a_name_inside_settings_is_refused(tmp_path):
     program = f"""
         import cv2
@@ -73,6 +75,7 @@ def test_matrices_in_a_file_of_such_a_name(tmp_path, fitted, camera, keypoints):
     assert np.array_equal(rows, KDDescriptor(weights=fitted).compute(camera, keypoints)[1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("output", [f"{ODD}.png", f"{ODD}.jpg", f"m.p{ODD}"])
 def test_a_picture_of_such_a_name(tmp_path, output):
     pytest.importorskip("typer")
@@ -95,6 +98,7 @@ def test_a_photograph_of_such_a_name(tmp_path, camera):
     assert np.array_equal(read_gray(path), camera)
 
 
+@pytest.mark.slow
 def test_what_the_terminal_cannot_show_is_no_error(tmp_path):
     pytest.importorskip("typer")
     pytest.importorskip("h5py")

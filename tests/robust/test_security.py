@@ -45,6 +45,7 @@ def calls():
                 yield ast.unparse(node.func), keywords, f"{path.name}:{node.lineno}"
 
 
+@pytest.mark.slow
 def test_nothing_is_unpickled_or_executed():
     forbidden = {"eval", "exec", "os.system", "os.popen", "pickle.load", "pickle.loads"}
     for name, keywords, place in calls():
@@ -55,6 +56,7 @@ def test_nothing_is_unpickled_or_executed():
             assert keywords["weights_only"] == "True", place
 
 
+@pytest.mark.slow
 def test_no_module_of_the_network_is_imported():
     network = {"socket", "ssl", "urllib", "http", "ftplib", "requests", "httpx", "aiohttp", "pooch"}
     for path in SOURCES:
@@ -292,6 +294,7 @@ def test_arrays_survive(array):
     assert read.dtype == array.dtype
 
 
+@pytest.mark.slow
 def test_other_ways_of_packing_are_refused(tmp_path):
     """Python's bzip2 and LZMA readers unpack a whole block before they look at the size."""
     path = tmp_path / "s.npz"
@@ -545,6 +548,7 @@ class TestFeatureFiles:
         with pytest.raises(ValueError, match=r"image name '\.\./a\.png' must be a path below"):
             self.read(file)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("settings", ["[" * 100_000, "7", "{}", 3, b"\xff"])
     def test_settings_that_are_none(self, file, settings):
         self.sound(file.create_group("a.png"))

@@ -76,6 +76,7 @@ def test_every_path_gives_the_stored_descriptors(path, kernel, P):
     assert_stored(path, kernel, P)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("one_torch_thread")
 @pytest.mark.parametrize("path", [module, differentiable_module])
 @pytest.mark.parametrize("P", [16, 32, 64])

@@ -15,6 +15,7 @@ from kd_cv.whitening.registry import DEFAULT_WEIGHTS, DEFAULT_WHITENING
 LIBERTY = Path(__file__).parents[3] / "shared" / "data" / "liberty"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["multiview", "hpatches", "liberty"])
 @pytest.mark.parametrize("kernel", ["concat", "polar", "cart"])
 @pytest.mark.parametrize("P", [32, 64])

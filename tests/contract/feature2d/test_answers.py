@@ -60,6 +60,7 @@ def test_create_is_the_constructor(camera, keypoints):
     )
 
 
+@pytest.mark.slow
 def test_repr_names_the_settings(fitted):
     assert repr(KDDescriptor()) == "KDDescriptor()"
     for name, value in VARIED.items():

@@ -16,6 +16,7 @@ def test_compute_gives_new_keypoints_and_an_array(both, camera, keypoints):
     assert unchanged(result[0], keypoints) and is_table(result[1], len(keypoints), both)
 
 
+@pytest.mark.slow
 def test_compute_by_keyword(both, camera, keypoints):
     expected = both.compute(camera, keypoints)[1]
     kept, rows = both.compute(image=camera, keypoints=keypoints, descriptors=None)
@@ -41,6 +42,7 @@ def test_rows_are_unit_vectors(kd, camera, keypoints):
     np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_buffer_of_the_exact_shape_is_filled_and_returned(both, camera, keypoints):
     expected = both.compute(camera, keypoints)[1]
     buffer = np.zeros_like(expected)
@@ -103,6 +105,7 @@ def test_tiny_images(kd, shape):
     assert len(kept) == 2 and is_table(rows, 2, kd) and np.isfinite(rows).all() and rows.any()
 
 
+@pytest.mark.slow
 def test_lists_of_images(both, camera, bgr):
     images = [camera, bgr]
     found = both.detect(images)
@@ -158,6 +161,7 @@ def test_umat(both, camera, keypoints):
     assert rows.get().shape == (len(kept), both.descriptorSize())
 
 
+@pytest.mark.slow
 def test_colour_equals_its_gray(both, bgr):
     gray = cv2.cvtColor(bgr, cv2.COLOR_BGR2GRAY)
     found = both.detect(gray)
@@ -167,6 +171,7 @@ def test_colour_equals_its_gray(both, bgr):
         assert np.array_equal(both.compute(image, found)[1], expected)
 
 
+@pytest.mark.slow
 def test_float_and_16_bit_images_are_an_extension(sift, camera, keypoints):
     kd = KDDescriptor(whitening=None)
     _, expected = kd.compute(camera, keypoints)

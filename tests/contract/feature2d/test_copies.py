@@ -97,6 +97,7 @@ def test_settings_of_the_detector_are_written_and_read(tmp_path):
     assert repr(other) == "KDDescriptor()"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["kd.yml", "kd.yaml", "kd.xml", "kd.json"])
 @pytest.mark.parametrize("method", ["write", "save"])
 def test_write_and_read(tmp_path, camera, keypoints, name, method):

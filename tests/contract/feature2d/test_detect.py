@@ -19,6 +19,7 @@ def test_detect_gives_a_tuple(both, camera):
         assert [values(k) for k in again] == [values(k) for k in found]
 
 
+@pytest.mark.slow
 def test_the_default_detector_is_our_own_and_sift_is_a_choice(kd, camera):
     for feature, detector in (
         (kd, DoG()),
@@ -83,6 +84,7 @@ def test_nothing_found(both):
     assert both.detect(flat) == () and both.detectAndCompute(flat, None) == ((), None)
 
 
+@pytest.mark.slow
 def test_mask(both, camera):
     mask = np.zeros_like(camera)
     mask[100:300, 200:400] = 255

@@ -75,6 +75,7 @@ def test_example_ends_with_a_picture_and_says_where(tmp_path, capsys):
     assert [p.name for p in tmp_path.iterdir()] == ["matches.png"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["kd", "sift", "rootsift"])
 def test_json_of_photographs(photos, capsys, name):
     a, b, H_true = photos
@@ -108,6 +109,7 @@ def test_compare_draws_a_row_for_each(photos, tmp_path, capsys):
     assert all(title in out for title in ("KD", "SIFT", "RootSIFT"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", [".txt", ".npy", ".json"])
 def test_homography_is_saved(photos, tmp_path, suffix, capsys):
     a, b, _ = photos
@@ -130,6 +132,7 @@ def test_report_from_the_command_line(photos, tmp_path, capsys):
     assert f"report: {path}" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", detectors.available())
 def test_detectors_of_the_running_opencv(photos, name, capsys):
     a, b, _ = photos
@@ -151,6 +154,7 @@ def test_ratio_and_threshold_do_something(photos, capsys):
     assert exact["inliers"] < default["inliers"]
 
 
+@pytest.mark.slow
 def test_strangers_give_code_1_one_line_and_a_picture(strangers, tmp_path, capsys):
     picture, H = tmp_path / "m.png", tmp_path / "H.txt"
     arguments = ["match", *strangers, "-o", str(picture), "--save-homography", str(H)]
@@ -174,6 +178,7 @@ def test_fewer_than_4_matches(tmp_path, capsys, value):
     assert read_source(tmp_path / "m.png").pixels.size
 
 
+@pytest.mark.slow
 def test_bad_input_gives_one_line_and_code_2(photos, tmp_path, capsys):
     a, b, _ = photos
     text = tmp_path / "text.png"
@@ -324,6 +329,7 @@ def test_extract(photos, tmp_path, capsys):
         assert file["a.png"]["keypoints"].shape == (50, 2)
 
 
+@pytest.mark.slow
 def test_extract_options(photos, tmp_path, capsys):
     h5py = pytest.importorskip("h5py")
     listed, output = tmp_path / "list.txt", tmp_path / "features.h5"

@@ -24,6 +24,7 @@ def test_the_version_is_shown(capsys):
     assert said(capsys, "--version") == (0, f"kd-cv {kd_cv.__version__}\n", "")
 
 
+@pytest.mark.slow
 def test_the_package_runs_as_a_module():
     run = subprocess.run(
         [sys.executable, "-m", "kd_cv", "--version"], capture_output=True, text=True, check=True
@@ -55,6 +56,7 @@ def test_an_error_names_the_help_of_its_own_command(capsys):
     assert command_of(["--nothing"]) == "kd-cv"
 
 
+@pytest.mark.slow
 def test_a_reader_that_has_seen_enough_is_no_error(tmp_path):
     # The pipe is closed before anything is written into it.
     program = (

@@ -15,6 +15,7 @@ def folder(tmp_path):
     return photographs(tmp_path / "images")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems have no such names of files")
 @pytest.mark.parametrize("way", ["folder", "pattern"])
 def test_a_name_that_is_not_utf8_is_skipped(folder, tmp_path, way):
@@ -51,6 +52,7 @@ def deep(folder):
     os.rmdir(folder / "d")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="paths longer than the system takes")
 def test_thousands_of_nested_folders_do_not_end_a_run(deep):
     collection = Collection.of(deep)

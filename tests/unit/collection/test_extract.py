@@ -123,6 +123,7 @@ def test_nearest_neighbours_as_hloc_takes_them(folder: Path, tmp_path: Path) -> 
     assert np.array_equal(pairs, np.stack([mutual, there[mutual]], axis=1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype, tolerance", [("float16", 1e-3), ("uint8", 0.05)])
 def test_smaller_types(folder: Path, tmp_path: Path, dtype: str, tolerance: float) -> None:
     kd = whitened()
@@ -182,6 +183,7 @@ def test_wrong_settings(arguments: dict, error: str) -> None:
         Extraction(**arguments)
 
 
+@pytest.mark.slow
 def test_what_cannot_be_read_is_skipped_and_said(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -215,6 +217,7 @@ def test_what_cannot_be_read_is_skipped_and_said(
     assert (tmp_path / "f.h5").stat() == state  # nothing to add, so not touched
 
 
+@pytest.mark.slow
 def test_what_is_not_read_is_counted(folder: Path, tmp_path: Path) -> None:
     """Beside photographs of every kind: TIFF and WebP count as photographs, as in `match`."""
     image = cv2.imread(str(folder / "01.jpg"))
@@ -236,6 +239,7 @@ def test_what_is_not_read_is_counted(folder: Path, tmp_path: Path) -> None:
         extract(folder, tmp_path / "h.h5", SMALL)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float16", "float32", "uint8"])
 def test_the_file_says_who_reads_it(folder: Path, tmp_path: Path, dtype: str) -> None:
     extract(folder / "*.jpg", tmp_path / "f.h5", Extraction(RAW, 50, dtype=dtype))
@@ -264,6 +268,7 @@ def test_image_that_may_not_be_read(
     assert summary.skipped == {"01.jpg": "Permission denied"} and summary.exit_code == 1
 
 
+@pytest.mark.slow
 def test_new_images_are_added(folder: Path, tmp_path: Path) -> None:
     (folder / "list.txt").write_text("01.jpg\nbelow/00.png\n")
     extract(folder / "list.txt", tmp_path / "f.h5", SMALL)
@@ -277,6 +282,7 @@ def test_new_images_are_added(folder: Path, tmp_path: Path) -> None:
     assert (tmp_path / "f.h5").stat() == state  # not touched
 
 
+@pytest.mark.slow
 def test_changed_settings_are_refused(folder: Path, tmp_path: Path) -> None:
     output = tmp_path / "f.h5"
     extract(folder, output, SMALL)
@@ -311,6 +317,7 @@ def test_changed_settings_are_refused(folder: Path, tmp_path: Path) -> None:
     assert (tmp_path / "text.h5").read_text() == "no features"
 
 
+@pytest.mark.slow
 def test_number_of_workers_does_not_matter(folder: Path, tmp_path: Path) -> None:
     threads = cv2.getNumThreads()
     for workers in (1, 3):
@@ -330,6 +337,7 @@ def test_batches_shrink_towards_the_end(tmp_path: Path) -> None:
     assert plan == batches(Collection(tmp_path, names), names, tmp_path, "{}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [1, 6], ids=["batches of one", "one batch"])
 def test_images_are_decoded_ahead(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
@@ -365,6 +373,7 @@ def test_images_are_decoded_ahead(
     assert all(report.seconds["decode"] > 0 for report in reports)
 
 
+@pytest.mark.slow
 def test_progress_tells_the_rate_and_the_time_left(capsys: pytest.CaptureFixture[str]) -> None:
     idle = dict.fromkeys(STAGES, 0.0)
     kept, done = Report(0, 9, {}, idle, kept=90), Report(4, 9, {"a": "empty file"}, idle)

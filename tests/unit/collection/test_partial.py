@@ -44,6 +44,7 @@ def held_by_another_process(output):
     return process
 
 
+@pytest.mark.slow
 def test_one_run_at_a_time_has_an_output(folder, tmp_path):
     output = tmp_path / "f.h5"
     other = held_by_another_process(output)
@@ -163,6 +164,7 @@ class TestLinks:
         with pytest.raises(ValueError, match="not a folder of an extraction of yours"):
             extract(folder, tmp_path / "f.h5", SMALL)
 
+    @pytest.mark.slow
     def test_an_output_that_is_a_link_is_replaced(self, folder, tmp_path):
         extract(folder, tmp_path / "theirs.h5", SMALL)
         before = (tmp_path / "theirs.h5").read_bytes()
@@ -181,6 +183,7 @@ class TestLinks:
             extract(folder, tmp_path / "f.h5", SMALL)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", ["[1]", "3", "{", "null", '"kd"', "[" * 100_000])
 def test_settings_that_are_none(folder, tmp_path, text):
     partial = tmp_path / "f.h5.partial"
@@ -191,6 +194,7 @@ def test_settings_that_are_none(folder, tmp_path, text):
     assert extract(folder, tmp_path / "f.h5", SMALL, overwrite=True).done == 6
 
 
+@pytest.mark.slow
 def test_the_threads_of_opencv_are_not_touched(folder, tmp_path, monkeypatch):
     monkeypatch.setattr(cv2, "setNumThreads", None)
     runs = [
@@ -204,6 +208,7 @@ def test_the_threads_of_opencv_are_not_touched(folder, tmp_path, monkeypatch):
     assert (tmp_path / "0.h5").read_bytes() == (tmp_path / "1.h5").read_bytes()
 
 
+@pytest.mark.slow
 def test_killed_while_the_output_is_put_together(folder, tmp_path):
     output = tmp_path / "f.h5"
     extract(folder, tmp_path / "whole.h5", SMALL)

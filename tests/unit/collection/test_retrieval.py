@@ -56,6 +56,7 @@ def test_finds_what_is_shown(features: Path, extraction: Extraction, factory: st
         assert np.abs(there - corners).max() < 3
 
 
+@pytest.mark.slow
 def test_what_is_not_there(features: Path, extraction: Extraction) -> None:
     index = Index.build(features)
     assert not any(hit.verified for hit in index.search(data.coins(), extraction))

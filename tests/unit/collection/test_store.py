@@ -83,12 +83,14 @@ READ = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", store_module.KEYS)
 def test_a_dataset_of_python_objects_is_refused_and_not_read(path, key):
     make_opaque_dataset(path, key)
     assert f"{key} must be numbers, and has another type" in in_a_process(READ, path)
 
 
+@pytest.mark.slow
 def test_settings_of_python_objects_are_refused_and_not_read(path):
     with h5py.File(path, "r+") as file:
         make_opaque_attribute(file, "kd_cv")
@@ -106,6 +108,7 @@ def test_settings_of_python_objects_are_refused_and_not_read(path):
     assert "was not written by kd_cv" in in_a_process(program, path.parent / "images", path)
 
 
+@pytest.mark.slow
 def test_an_uncertainty_of_python_objects_is_refused(path):
     with h5py.File(path, "r+") as file:
         make_opaque_attribute(file["a/b.png/keypoints"], "uncertainty")
@@ -130,6 +133,7 @@ def test_groups_nested_very_deep_are_refused_at_once(tmp_path, monkeypatch):
     assert len(opened) <= 2 * MAX_DEPTH + 3  # each costs more than the one before
 
 
+@pytest.mark.slow
 def test_what_is_packed_a_thousandfold_is_refused_before_it_is_unpacked(path):
     with h5py.File(path, "r+") as file:
         del file["a/b.png/descriptors"]

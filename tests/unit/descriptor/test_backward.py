@@ -28,6 +28,7 @@ def _photographs(P: int, count: int) -> np.ndarray:
     return (patches + 0.5).astype(np.float32)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", ["concat", "polar", "cart"])
 @pytest.mark.parametrize("P", [16, 17, 32, 33, 64])
 def test_it_is_the_derivative_that_autograd_finds(P, kernel):

@@ -76,6 +76,7 @@ DAMAGE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_a_damaged_file_costs_one_warning_and_is_made_anew(tmp_path, cache, damage):
     module_of(tmp_path).kernel(1)
@@ -90,6 +91,7 @@ def test_a_damaged_file_costs_one_warning_and_is_made_anew(tmp_path, cache, dama
         assert mended.kernel(1) == 2 and hits(mended) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("same_size_and_time", [False, True])
 def test_another_constant_is_another_function(tmp_path, cache, same_size_and_time):
     """Nor is old code run when the new one could not be written."""
@@ -176,6 +178,7 @@ def test_a_key_is_the_same_in_every_process():
     assert len(said) == 1 and len(said.pop().split()) == 3
 
 
+@pytest.mark.slow
 def test_two_types_at_once_leave_a_sound_cache(tmp_path, cache):
     module = module_of(tmp_path)
     values = [1, 1.5, np.float32(2), np.int8(3)]

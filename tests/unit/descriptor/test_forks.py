@@ -31,6 +31,7 @@ def forked(work):
     return exit_code(child)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
 @pytest.mark.parametrize(
     "name", ["pyrDown", "cvtColor", "meanStdDev", "dilate", "remap", "findHomography"]
@@ -64,6 +65,7 @@ def test_a_fork_waits_for_the_call_of_opencv_under_way(camera, monkeypatch, name
     thread.join()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["sift", "rootsift", "kd"])
 def test_the_features_of_opencv_pass_the_gate(camera, monkeypatch, name):
     entered, enter = [], Gate.__enter__
@@ -92,6 +94,7 @@ def test_the_gate_is_for_the_objects_of_opencv_alone():
     assert around(KDDescriptor()) is not opencv and around(Mine()) is not opencv
 
 
+@pytest.mark.slow
 def test_a_child_forked_while_another_thread_compiles_can_compile():
     pytest.importorskip("numba")
     program = """
@@ -162,6 +165,7 @@ def test_calls_pass_side_by_side_and_none_while_it_is_closed():
     assert passed.is_set()
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
 def test_children_forked_while_others_compute_all_end(camera):
     kd, stop = KDDescriptor(), threading.Event()

@@ -100,6 +100,7 @@ def test_magnification_must_be_positive(value):
 single = st.floats(-1e4, 1e4, width=32)
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(single, single, single, single), max_size=5))
 def test_keypoints_and_frames_round_trip(rows):
     frames = np.array(rows).reshape(-1, 4)
@@ -295,6 +296,7 @@ def test_pyramid_levels_are_opencvs(shape, dtype):
     assert min(pyramid.level(depth).shape) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("P", [32, 64])
 def test_patches_equal_kornias(photographs, P):
     torch = pytest.importorskip("torch")
@@ -347,6 +349,7 @@ def textured(photographs):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "degrees, scale, shift",
     [

@@ -232,6 +232,7 @@ def describe_many(request, camera, fitted):
     return lambda frames: describe_frames(camera, frames, spec, **options)
 
 
+@pytest.mark.slow
 def test_alone_in_a_list_of_5000_and_in_any_order(describe_many, many):
     rows = describe_many(many)
     assert rows.any(axis=1).sum() > 4000
@@ -278,6 +279,7 @@ def test_computing_again_gives_the_same_bits(camera, keypoints):
     assert np.array_equal(KDDescriptor().compute(camera, keypoints)[1], first)
 
 
+@pytest.mark.slow
 def test_several_threads_use_one_object_at_once(photographs, threads):
     threads(2)
     kd = KDDescriptor()

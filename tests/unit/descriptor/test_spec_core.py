@@ -130,6 +130,7 @@ def paper(patch, kernel):
     return unit(polar if kernel == "polar" else cart)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("P", [16, 17, 32])
 def test_raw_equals_the_papers_sum_over_pixels(photographs, P):
     patches = textured_patches(photographs, P, count=2 if P < 32 else 1)
@@ -344,6 +345,7 @@ def test_project_centres_multiplies_raises_and_normalises(power):
 # describe: arrays in, arrays out ------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_describe_equals_core_in_float64(sift_patches, kernel):
     patches = sift_patches(32)
@@ -371,6 +373,7 @@ def test_describe_takes_bytes_floats_and_any_strides(photographs):
     assert np.array_equal(kd_cv.describe(list(crops), whitening=None), expected)
 
 
+@pytest.mark.slow
 def test_describe_whitens(sift_patches, fitted):
     patches = sift_patches(32)
     raw = kd_cv.describe(patches, whitening=None)

@@ -61,6 +61,7 @@ def test_what_was_seen_of_every_detector_is_known_again(name):
     np.testing.assert_array_equal(windows(keypoints), SIDES[name])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["SIFT", "ORB"])
 def test_simulated_views_keep_the_window_of_the_detector_inside(name, camera):
     views = cv2.AffineFeature_create(create(name), 1)
@@ -99,6 +100,7 @@ def test_keypoints_made_by_hand_count_as_sifts():
     assert windows([]).shape == (0,)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("detector", ["ORB", "SIFT", "FastFeatureDetector", "MSER"])
 def test_a_keypoint_is_described_the_same_in_any_company(detector, camera):
     kd = KDDescriptor()

@@ -60,6 +60,7 @@ def test_keypoints_follow_a_shift_of_half_pixels_to_a_tenth_of_one(large, dx, dy
     assert angle < 2.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("degrees", [10, 45, 90, 133, 180, 251])
 def test_keypoints_turn_with_the_image(photographs, degrees):
     gray = photographs["brick"][:449, :449]  # octaves begin alike from all sides
@@ -75,6 +76,7 @@ def test_keypoints_turn_with_the_image(photographs, degrees):
     assert angle < 2.5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("factor", [0.5, 0.7, 1.4, 2.0])
 def test_keypoints_scale_with_the_image(photographs, factor):
     gray = photographs["astronaut"]

@@ -51,6 +51,7 @@ def _data(page):
     return json.loads(re.findall(r'id="data">(.*?)</script>', page, re.DOTALL)[0])
 
 
+@pytest.mark.slow
 def test_page_needs_no_network_and_escapes_names(pair, found):
     page = _page(pair, found["kd"])
     assert "http://" not in page and "https://" not in page and "//" not in _urls(page)
@@ -66,6 +67,7 @@ def _urls(page):
     return [source for source in sources if not source.startswith("data:image/webp;base64,")]
 
 
+@pytest.mark.slow
 def test_data_agrees_with_the_result(pair, found):
     result = found["kd"].result
     (data,) = _data(_page(pair, found["kd"], ratio=0.85))["descriptors"]
@@ -81,6 +83,7 @@ def test_data_agrees_with_the_result(pair, found):
     assert data["windows"][0][0] == pytest.approx([side, keypoint.angle], abs=0.01)
 
 
+@pytest.mark.slow
 def test_every_match_of_kd_has_heat_maps_that_sum_to_its_similarity(pair, found):
     own = found["kd"]
     page = _page(pair, own)
@@ -107,6 +110,7 @@ def _tile(page, name, index):
     return sheet[row * size : (row + 1) * size, column * size : (column + 1) * size]
 
 
+@pytest.mark.slow
 def test_sift_has_patches_and_says_why_there_is_no_heat(pair, found):
     page = _page(pair, found["sift"], title="SIFT")
     (data,) = _data(page)["descriptors"]
@@ -114,6 +118,7 @@ def test_sift_has_patches_and_says_why_there_is_no_heat(pair, found):
     assert 'id="patches0"' in page and 'id="heats0"' not in page
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", [{"scales": 3}, {"patch_size": 64}])
 def test_other_settings_are_explained_on_tiles_of_the_same_size(pair, settings):
     own = _run(pair[0], pair[1])
@@ -122,6 +127,7 @@ def test_other_settings_are_explained_on_tiles_of_the_same_size(pair, settings):
     assert len(data["similarity"]) == len(data["ratios"]) and data["tile"] == 32
 
 
+@pytest.mark.slow
 def test_others_are_compared_and_share_the_limit(pair, found, monkeypatch):
     monkeypatch.setattr(report, "MAX_MATCHES", 80)
     compared = {"KD": (found["kd"].result, None), "SIFT": (found["sift"].result, None)}
@@ -132,6 +138,7 @@ def test_others_are_compared_and_share_the_limit(pair, found, monkeypatch):
     assert "The 40 most certain of" in sift["note"]
 
 
+@pytest.mark.slow
 def test_two_thousand_matches_take_less_than_five_megabytes():
     """Of two large photographs full of detail, the whole page."""
     from skimage import data
@@ -155,6 +162,7 @@ def test_two_thousand_matches_take_less_than_five_megabytes():
     assert len(page) < 5_000_000
 
 
+@pytest.mark.slow
 def test_warped_image_lies_on_the_other(pair, found):
     """The overlay shows image 0 where image 1 shows it too, also when both are reduced."""
     image0, image1, _ = pair
@@ -172,6 +180,7 @@ def test_warped_image_lies_on_the_other(pair, found):
     assert homography_corner_error(halved, np.diag([0.5, 0.5, 1]), (9, 9)) < 0.4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("texture", [0, 1])
 def test_page_without_matches(texture):
     noise = np.random.default_rng(0).integers(0, 255, (2, 64, 64, 3)).astype(np.uint8)
@@ -185,6 +194,7 @@ def test_page_without_matches(texture):
         assert f"No keypoints were found in {NAMES[0]}" in own["nothing"]
 
 
+@pytest.mark.slow
 def test_nothing_is_written_into_a_missing_folder(pair, found, tmp_path):
     with pytest.raises(FileNotFoundError, match="nowhere"):
         report.write_report(
@@ -253,6 +263,7 @@ def _set(browser, name, value):
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_page_loads_without_errors(opened, found):
     assert opened.get_log("browser") == []
     assert opened.title.startswith("<img src=x")
@@ -261,6 +272,7 @@ def test_page_loads_without_errors(opened, found):
     assert _count(opened)[:3] == [len(result.matches), inliers, len(result.matches) - inliers]
 
 
+@pytest.mark.slow
 def test_slider_and_switches_change_what_is_shown(opened):
     from selenium.webdriver.common.keys import Keys
 
@@ -276,6 +288,7 @@ def test_slider_and_switches_change_what_is_shown(opened):
     assert inliers == 0 and shown == outliers > 0
 
 
+@pytest.mark.slow
 def test_lines_are_thinned_on_request(opened):
     shown = _count(opened)[0]
     drawn = int(opened.find_element("id", "lines-value").text)
@@ -327,6 +340,7 @@ def _click_match(browser, index):
     ).click().perform()
 
 
+@pytest.mark.slow
 def test_a_match_is_selected_from_the_start(opened):
     assert opened.find_element("id", "why-title").text.startswith("Match ")
     tiles = _tiles(opened)
@@ -337,6 +351,7 @@ def test_a_match_is_selected_from_the_start(opened):
     assert re.match(r"Match \d+ of \d+, (in|out)lier, ratio 0\.\d\d, similarity [01]\.\d\d", said)
 
 
+@pytest.mark.slow
 def test_a_click_explains_a_match_beside_the_photographs(opened):
     before = opened.find_element("id", "facts").text
     _click_match(opened, 11)
@@ -351,6 +366,7 @@ def test_a_click_explains_a_match_beside_the_photographs(opened):
     assert opened.get_log("browser") == []
 
 
+@pytest.mark.slow
 def test_on_a_phone_a_click_brings_a_sheet_from_below(opened):
     phone = {"width": 400, "height": 800, "deviceScaleFactor": 1, "mobile": True}
     opened.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", phone)
@@ -380,6 +396,7 @@ def test_on_a_phone_a_click_brings_a_sheet_from_below(opened):
         opened.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
+@pytest.mark.slow
 def test_keys_step_and_zoom(opened):
     from selenium.webdriver.common.keys import Keys
 
@@ -396,6 +413,7 @@ def test_keys_step_and_zoom(opened):
     assert "zoomed" not in canvas.get_attribute("class") and (_picture(opened) == whole).all()
 
 
+@pytest.mark.slow
 def test_a_zoomed_photograph_is_dragged(opened):
     from selenium.webdriver.common.action_chains import ActionChains
 
@@ -410,6 +428,7 @@ def test_a_zoomed_photograph_is_dragged(opened):
     opened.find_element("id", "whole").click()
 
 
+@pytest.mark.slow
 def test_dark_by_the_setting_of_the_system(opened):
     def ground():
         color = opened.find_element("css selector", "body").value_of_css_property(
@@ -426,6 +445,7 @@ def test_dark_by_the_setting_of_the_system(opened):
         opened.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
 
 
+@pytest.mark.slow
 def test_others_are_beside_it_and_can_be_switched_to(browser, pair, found, tmp_path):
     sift = found["sift"]
     page = _page(pair, found["kd"], compared={"SIFT": (sift.result, sift.feature)})
@@ -445,6 +465,7 @@ def test_others_are_beside_it_and_can_be_switched_to(browser, pair, found, tmp_p
     assert browser.get_log("browser") == []
 
 
+@pytest.mark.slow
 def test_a_scene_has_epipolar_lines_in_the_place_of_an_outline(browser, tmp_path):
     from skimage import data
 
@@ -472,6 +493,7 @@ def _width(browser):
     return browser.execute_script("return document.getElementById('matches').width")
 
 
+@pytest.mark.slow
 def test_nothing_is_said_well(browser, tmp_path):
     flat = np.zeros((2, 64, 64, 3), np.uint8)
     _open(browser, _page(flat, _run(*flat)), tmp_path)
@@ -480,6 +502,7 @@ def test_nothing_is_said_well(browser, tmp_path):
     assert browser.get_log("browser") == []
 
 
+@pytest.mark.slow
 def test_divider_uncovers_the_warped_image(opened):
     _set(opened, "split", 20)
     clip = opened.find_element("id", "warped").value_of_css_property("clip-path")

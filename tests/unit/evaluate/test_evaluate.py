@@ -78,6 +78,7 @@ def patches_of(values, side=2):
 # --------------------------------------------------------------------------------------- candidates
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("root", [False, True])
 def test_sift_at_frames_is_opencv_at_keypoints(photographs, root):
     image = photographs["astronaut"]
@@ -112,6 +113,7 @@ def test_kd_candidate_is_the_descriptor(camera, keypoints, fitted):
     assert np.allclose(candidate.of_patches(larger), expected, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "settings",
     [{"upright": True}, {"descriptor_type": cv2.CV_8U}, {"scales": 3, "upright": True}],
@@ -360,6 +362,7 @@ def test_recall_is_relative_to_what_could_be_matched():
     assert match_scores(empty, rows, POINTS[:0], POINTS, np.eye(3), (60, 60)) is None
 
 
+@pytest.mark.slow
 def test_an_image_and_itself(camera):
     sets = [ImageSet("same", [camera, camera], np.stack([np.eye(3)] * 2))]
     for score in image_matching(sets, make_candidates(["raw", "rootsift"]), max_keypoints=200):
@@ -494,6 +497,7 @@ def test_phototourism_command(phototourism_folder, capsys):
     assert "m50" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_matching_command(sequence_folder, tmp_path, capsys):
     command = ["eval", "matching", str(sequence_folder), "--max-keypoints", "200", "--json"]
     assert main([*command, "--descriptor", "sift,raw", "--cache", str(tmp_path / "c")]) == 0
@@ -505,6 +509,7 @@ def test_matching_command(sequence_folder, tmp_path, capsys):
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_hpatches_command_on_the_release_layout(tmp_path, capsys, labelled):
     rows = labelled.pairs[labelled.labels][:40]
     for name, part in (("i_a", rows[:20]), ("v_b", rows[20:])):

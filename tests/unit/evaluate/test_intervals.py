@@ -22,6 +22,7 @@ def tables(count=60, shift=2.0):
     return {"better": better, "worse": worse}
 
 
+@pytest.mark.slow
 def test_the_same_draws_show_a_difference_that_two_intervals_hide():
     values = summaries(tables(), (5, 10), against="worse")
     better, worse = values["better"], values["worse"]
@@ -64,6 +65,7 @@ def test_each_seed_is_an_estimate_of_its_own():
     assert errors[:3] == corner_errors(x0, x1, np.eye(3), (100, 100), 3.0, 3)
 
 
+@pytest.mark.slow
 def test_matching_gives_intervals_and_gains(camera, tmp_path, capsys):
     noise = np.random.default_rng(3).normal(0, 40, camera.shape)
     noisy = np.clip(camera + noise, 0, 255).astype(np.uint8)
@@ -75,6 +77,7 @@ def test_matching_gives_intervals_and_gains(camera, tmp_path, capsys):
     assert raw.values["ap gain"] == pytest.approx(raw.values["ap"] - sift.values["ap"])
 
 
+@pytest.mark.slow
 def test_the_command_names_what_it_compares_with(capsys):
     command = ["eval", "matching", "--descriptor", "raw,sift", "--max-keypoints", "50"]
     command += ["--seeds", "1", "--against"]

@@ -22,6 +22,7 @@ def quarter_turn(image):
     return np.ascontiguousarray(np.rot90(image, -1)), shift @ TURN
 
 
+@pytest.mark.slow
 def test_pipelines_find_a_turned_copy(camera):
     copy, H = quarter_turn(camera)
     sets = [ImageSet("turned", [camera, copy], np.stack([np.eye(3), H]))]
@@ -56,6 +57,7 @@ def test_the_strongest_keypoints_are_kept(camera):
     assert {(x, y, row[0]) for (x, y), row in zip(points.tolist(), kept, strict=True)} <= expected
 
 
+@pytest.mark.slow
 def test_a_blank_image_is_a_failure_and_no_error(camera):
     blank = np.full_like(camera, 128)
     sets = [ImageSet("blank", [camera, blank], np.stack([np.eye(3)] * 2))]
@@ -72,6 +74,7 @@ def test_names_that_are_not_known():
         on_homographies([], make_pipelines(["orb"]))
 
 
+@pytest.mark.slow
 def test_the_command_draws_accuracy_over_time(tmp_path, capsys, camera):
     folder = tmp_path / "v_turned"
     folder.mkdir()
@@ -121,6 +124,7 @@ def test_a_network_is_run_like_a_feature(camera):
     assert rows.tolist() == np.eye(3)[1:].tolist()
 
 
+@pytest.mark.slow
 def test_kornia_describes_our_keypoints(camera):
     pytest.importorskip("kornia")
     (pipeline,) = make_pipelines(["kornia:SIFTDescriptor"], 50)

@@ -142,6 +142,7 @@ def test_the_pose_of_points_in_space(tmp_path):
     assert wrong == [np.inf] and agree == 0
 
 
+@pytest.mark.slow
 def test_scores_of_a_command(photos, tmp_path, capsys):
     cameras = write_cameras(tmp_path / "cameras", "strecha")
     command = ["eval", "pose", str(photos), "--cameras", str(cameras), "--descriptor", "raw,sift"]
@@ -165,6 +166,7 @@ def test_views_that_look_away_are_no_pair(photos):
         relative_pose([("away", away)], [], seeds=0)
 
 
+@pytest.mark.slow
 def test_an_interval_holds_the_truth_as_often_as_it_says():
     rng = np.random.default_rng(1)
     held = 0

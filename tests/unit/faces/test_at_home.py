@@ -77,6 +77,7 @@ def test_patches_of_the_other_shape_point_the_way():
         kd_cv.KDModule()(torch.zeros(5, 32, 32))
 
 
+@pytest.mark.slow
 def test_what_was_trained_comes_back_as_a_file(tmp_path):
     torch = pytest.importorskip("torch")
     module = kd_cv.KDModule(kernel_type="concat", output_dims=96, trainable=True)

@@ -174,6 +174,7 @@ def fitted(kernel: str) -> Whitening:
     return Whitening.fit(statistics)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scales", [1, 3])
 @pytest.mark.parametrize("whitening", [None, "ws", "wus", "wua", "w"])
 @pytest.mark.parametrize("kernel", KERNELS)

@@ -216,6 +216,7 @@ def is_filled(result):
     return True
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("descriptor", ["kd", "sift", "rootsift"])
 def test_match_finds_the_homography(pair, descriptor):
     result = kd_cv.match(*pair, descriptor)
@@ -298,6 +299,7 @@ def test_a_result_shows_itself_in_one_line(pair):
     }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("descriptor", ["kd", "sift", "rootsift"])
 def test_failure_fills_the_same_result(camera, photographs, descriptor):
     blank = np.zeros((100, 100), np.uint8)

@@ -127,6 +127,7 @@ def test_a_camera_that_only_turned_is_a_homography():
     assert estimate(points0, points1, "auto", K0=K0, K1=K1).model == "homography"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", MODELS)
 def test_nothing_is_found_in_random_matches_or_too_few(model):
     rng = np.random.default_rng(0)

@@ -30,6 +30,7 @@ def rows_by_hand(entries, use, patches, scales=1):
     return entries["concat", 32, use].apply(raw, "best", 128)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scales", [1, 3])
 def test_compute_takes_those_for_images_and_describe_those_for_patches(camera, entries, scales):
     kd = KDDescriptor(weights=entries, scales=scales, magnification=15)

@@ -54,6 +54,7 @@ def test_auto_takes_the_scene_here_and_the_plane_there_and_says_so(scene, files)
     np.testing.assert_allclose(shifted.H_0to1[:2, 2] / shifted.H_0to1[2, 2], [-20, -20], atol=0.5)
 
 
+@pytest.mark.slow
 def test_known_cameras_give_the_pose(scene):
     found = match(*scene, model="essential", camera0=600.0, max_keypoints=1500)
     assert found.success and found.model == "essential"
@@ -67,6 +68,7 @@ def test_known_cameras_give_the_pose(scene):
     assert match(*scene, model="auto", camera0=600.0, max_keypoints=1500).model == "essential"
 
 
+@pytest.mark.slow
 def test_exif_gives_the_focal_length(scene, tmp_path):
     Image = pytest.importorskip("PIL.Image")
     paths = []
@@ -175,6 +177,7 @@ def test_heic_says_how_to_convert_it(tmp_path, monkeypatch):
         match(path, path)
 
 
+@pytest.mark.slow
 def test_heic_is_read_where_its_reader_is_installed(photographs, tmp_path):
     pillow_heif = pytest.importorskip("pillow_heif")
     Image = pytest.importorskip("PIL.Image")

@@ -219,6 +219,7 @@ def test_fit_helps_on_photographs_it_has_not_seen(folder, tmp_path, capsys):
     assert found["held_out"] == 1 and found["provenance"]["pairs"] > 1000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

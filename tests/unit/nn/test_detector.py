@@ -35,6 +35,7 @@ def frames_of(lafs):
     return frames[frames[:, 2] > 0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("upright", [False, True])
 @pytest.mark.parametrize("by_torch", [False, True])
 def test_keypoints_are_those_of_the_cpu(images, grays, monkeypatch, by_torch, upright):
@@ -52,6 +53,7 @@ def test_keypoints_are_those_of_the_cpu(images, grays, monkeypatch, by_torch, up
         np.testing.assert_allclose(responses[b], strengths, rtol=0.03)
 
 
+@pytest.mark.slow
 def test_a_batch_is_its_images_and_settings_count(images):
     space = ScaleSpace(contrast=0.03, edge=6.0)
     frames, responses = in_torch(images[:, 0], None, space, 200, False)
@@ -64,6 +66,7 @@ def test_a_batch_is_its_images_and_settings_count(images):
     assert "contrastThreshold=0.1" in repr(DoGDetector(2000, contrastThreshold=0.1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by_torch", [False, True])
 def test_masks_flat_and_small_images(images, grays, monkeypatch, by_torch):
     if by_torch:

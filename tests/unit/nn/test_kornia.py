@@ -203,6 +203,7 @@ def test_laf_descriptor(image, camera, keypoints, feature):
         KF.LAFDescriptor(kd, patch_size=41)(image, lafs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
 def test_laf_descriptor_in_other_types(image, keypoints, feature, dtype):
     lafs = lafs_from_keypoints(keypoints)
@@ -221,6 +222,7 @@ def multiresolution():
     return KF.MultiResolutionDetector(KF.BlobHessian(), 50)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [gftt, multiresolution])
 def test_local_feature_with_any_detector(image, feature, make):
     kd, detector = feature.descriptor, make().eval()
@@ -412,6 +414,7 @@ def test_what_can_be_described_is_the_same_in_torch():
     assert 0 < expected.sum() < len(expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", [{}, {"scales": 3}, {"upright": True}])
 @pytest.mark.parametrize("whitening", ["ws", "pcasqrt", None])
 def test_round_lafs_are_sampled_and_described_in_one_pass(

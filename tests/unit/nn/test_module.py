@@ -59,6 +59,7 @@ def by_plain_operations(kd, patches):
 # One descriptor, one meaning ----------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("whitening", [None, *VARIANTS])
 def test_agrees_with_describe(patches, fitted, whitening):
     kd = KDModule(whitening=whitening, weights=fitted, dim=100)
@@ -228,6 +229,7 @@ def test_gradcheck_of_the_whitening(patches, fitted):
     assert gradcheck(run, (mu, A), fast_mode=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("whitening", [None, *VARIANTS])
 def test_flat_patches_have_a_zero_gradient(patches, fitted, whitening):
     x = patches.clone().requires_grad_()
@@ -329,6 +331,7 @@ def test_recomputation_changes_no_bit(patches, supervised, monkeypatch, by_torch
         assert torch.equal(ours, plain)
 
 
+@pytest.mark.slow
 def test_derivatives_of_several_chunks(fitted, monkeypatch):
     monkeypatch.setattr(module, "CHUNK_CPU", 1)  # each patch is a chunk
     x = torch.rand(3, 1, 16, 16, dtype=torch.float64, generator=torch.manual_seed(0))
@@ -443,6 +446,7 @@ class OnlyDevice(TorchDispatchMode):
         return result
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("whitening", [None, "ws", "pcasqrt"])
 def test_no_tensor_leaves_the_device(fitted, whitening):
     kd = KDModule(whitening=whitening, weights=fitted).to("meta")

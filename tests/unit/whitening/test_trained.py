@@ -105,6 +105,7 @@ def trained():
     return fit_whitening(statistics_of(samples), max_dim=16, samples=samples)
 
 
+@pytest.mark.slow
 def test_training_finds_more_matches_in_scenes_it_has_not_seen(trained):
     others = scenes(10, seed=2)
     for dim in (16, 8):

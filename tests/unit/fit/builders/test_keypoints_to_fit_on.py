@@ -32,6 +32,7 @@ def test_harris_finds_the_corner():
     assert np.linalg.norm(frames[:, :2] - [200, 100], axis=1).min() < 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["dog", "hessian", "harris"])
 def test_detectors_turn_with_the_image(photo, kind):
     image = photo[:300, 100:400]
@@ -44,6 +45,7 @@ def test_detectors_turn_with_the_image(photo, kind):
     assert len(np.unique(pairs[:, 0])) > 0.8 * len(predicted) > 50
 
 
+@pytest.mark.slow
 def test_detect_counts_and_refuses(photo):
     assert 0 < len(detect(photo, ("harris", "hessian"), 20)) <= 40
     assert detect(np.zeros((50, 50), np.uint8), ("dog", "harris", "hessian")).shape == (0, 4)

@@ -52,6 +52,7 @@ def test_hpatches_detected(sequence):
     assert {tuple(f) for f in scene.views[1].frames} <= {tuple(f) for f in detected}
 
 
+@pytest.mark.slow
 def test_hpatches_projected(sequence):
     folder, H_1tok = sequence
     exact = hpatches_scene(folder, jitter=None)
@@ -121,6 +122,7 @@ def cut(image, frame, P=24):
     return patch / (np.linalg.norm(patch) + 1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("frames", ["detected", "projected"])
 def test_warp_scene_pairs_look_alike(photo, frames):
     # At SIFT's keypoints, which lie further apart than the strongest of ours.

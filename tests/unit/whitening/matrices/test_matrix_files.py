@@ -248,6 +248,7 @@ def pth(tmp_path_factory):
     return path, models, X.astype(np.float32)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("training_set", ["liberty", "yosemite"])
 @pytest.mark.parametrize("name", ["pca", "pcawt", "pcaws", "lw"])
 @pytest.mark.parametrize("dim", [60, 32])
