@@ -1,4 +1,4 @@
-"""Reconstructions with KD, RootSIFT and SIFT on the same keypoints, scene by scene.
+"""Reconstructions with KD, RootSIFT and SIFT, scene by scene: KD at our keypoints and at SIFT's.
 
 python -m benchmarks colmap FOLDER [--scenes NAME ...] [--workspace DIR]
 
@@ -8,13 +8,37 @@ FOLDER has a folder of photographs for each scene. The table says what COLMAP ma
 import argparse
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
 
 from kd_cv import KDDescriptor
 from kd_cv.collection import Extraction
 from kd_cv.collection.colmap import compare
+from kd_cv.descriptor.forks import opencv
 from kd_cv.matching import DESCRIPTORS, RATIO
+
+CHOICES = ("kd", "kd+sift", *(name for name in DESCRIPTORS if name != "kd"))
+
+
+class AtSIFT(Extraction):
+    """KD at the keypoints of cv2.SIFT."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return AtSIFT, super().__reduce__()[1]
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        return super().settings | {"detector": {"detector": "sift"}}
+
+    def _detect(self, gray: NDArray[np.uint8]) -> Sequence[cv2.KeyPoint]:
+        with opencv:
+            return cv2.SIFT_create(self.max_keypoints).detect(gray, None)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -23,9 +47,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--scenes", nargs="*", help="folders below it; all by default")
     parser.add_argument("--workspace", type=Path, help="keeps databases and models")
-    parser.add_argument(
-        "--descriptors", nargs="+", default=list(DESCRIPTORS), choices=list(DESCRIPTORS)
-    )
+    parser.add_argument("--descriptors", nargs="+", default=list(CHOICES), choices=CHOICES)
     parser.add_argument("--max-keypoints", type=int, default=2000)
     parser.add_argument("--max-size", type=int, default=1280)
     parser.add_argument("--matcher", default="kd", choices=("kd", "colmap"))
@@ -34,27 +56,30 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--camera", default="auto")
     args = parser.parse_args(arguments)
     scenes = args.scenes or sorted(path.name for path in args.folder.iterdir() if path.is_dir())
-    kd = KDDescriptor(whitening="ws", weights=args.weights) if args.weights else "kd"
-    chosen = [kd if name == "kd" else name for name in args.descriptors]
-    extractions = [Extraction(d, args.max_keypoints, args.max_size) for d in chosen]
+    matrices = {"whitening": "ws", "weights": args.weights} if args.weights else {}
+    kd = KDDescriptor(**matrices)
+    limits = args.max_keypoints, args.max_size
+    makers: dict[str, Callable[..., Extraction]]
+    makers = {"kd": partial(Extraction, kd), "kd+sift": partial(AtSIFT, kd)}
+    extractions = {n: makers.get(n, partial(Extraction, n))(*limits) for n in args.descriptors}
     print(f"matcher {args.matcher}, ratio {args.ratio}, {args.max_keypoints} keypoints at most\n")
     print("| scene | descriptor | registered | points | track | error (px) | verified | seconds |")
     print("|---|---|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as temporary:
         workspace = args.workspace or Path(temporary)
         for scene in scenes:
-            for extraction in extractions:
+            for name, extraction in extractions.items():
                 start = time.perf_counter()
                 (r,) = compare(
                     args.folder / scene,
-                    workspace / scene,
+                    workspace / scene / name,
                     [extraction],
                     matcher=args.matcher,
                     ratio=args.ratio,
                     camera=args.camera,
                 )
                 print(
-                    f"| {scene} | {r.descriptor} | {r.registered} of {r.images} | {r.points} "
+                    f"| {scene} | {name} | {r.registered} of {r.images} | {r.points} "
                     f"| {r.track_length:.2f} | {r.error:.2f} | {r.matches} "
                     f"| {time.perf_counter() - start:.0f} |",
                     flush=True,
