@@ -72,8 +72,6 @@ class DetectAndCompute(Entry):
     """detectAndCompute of one image after the other, within a mask."""
 
     name = "KDDescriptor.detectAndCompute"
-    rounding = 1e-3  # the keypoints too are found in float32 or, without Numba, in float64
-    detects = True
 
     def arguments(self, batch: np.ndarray) -> tuple[Any, ...]:
         mask = np.zeros(batch.shape[1:], np.uint8)
@@ -117,8 +115,7 @@ class Match(Entry):
     """match of each image with a shifted copy of it."""
 
     name = "match"
-    rounding = 0.01  # pixels, between the compiled detector and its reference
-    detects = True
+    rounding = 1e-3  # pixels, between the compiled detector and its reference
     types = ("uint16", "float32", "float64")
 
     def arguments(self, batch: np.ndarray) -> tuple[Any, ...]:

@@ -88,11 +88,6 @@ class CommandLine(Entry):
 class MatchCommand(CommandLine):
     name = "kd-cv match"
     rounding = 0.01  # of H_0to1, whose last column is in pixels
-    counts = 4  # columns that count keypoints and matches
-
-    def same(self, rows: np.ndarray, expected: np.ndarray) -> bool:
-        few = np.abs(rows - expected)[:, : self.counts] <= 2  # one more or less in each image
-        return bool(few.all()) and super().same(rows[:, self.counts :], expected[:, self.counts :])
 
     def call(self, folder: Path) -> Any:
         return [run_command("match", path, path, "--json") for path in sorted(folder.iterdir())]
@@ -111,8 +106,7 @@ class MatchCommand(CommandLine):
 
 class ExtractCommand(CommandLine):
     name = "kd-cv extract"
-    rounding = 1e-3  # as that of KDDescriptor.detectAndCompute
-    detects = True
+    rounding = 5e-3  # of the faintest keypoints, whose angles are the least sure
     needs = ("typer", "rich", "h5py")
 
     def call(self, folder: Path) -> Any:

@@ -31,7 +31,6 @@ class Entry:
     tolerance  between a batch and its items one by one
     rounding   without Numba, where BLAS sums as the shapes and strides suggest, and to the rows
                with Numba
-    detects    finds its keypoints by itself: without Numba one near a threshold may be missing
     """
 
     name = ""
@@ -42,18 +41,12 @@ class Entry:
     side = 128
     tolerance = 0.0
     rounding = 1e-4
-    detects = False
 
     def same(self, rows: np.ndarray, expected: np.ndarray) -> bool:
         """Whether the rows with and without Numba are equal, but for their rounding."""
-        if not self.detects:
-            return rows.shape == expected.shape and bool(
-                np.all(np.abs(rows - expected) <= self.rounding)
-            )
-        apart = np.abs(rows[:, None].astype(np.float64) - expected[None]).max(axis=2)
-        missing = (apart.min(axis=0) > self.rounding).sum()
-        more = (apart.min(axis=1) > self.rounding).sum()
-        return bool(missing + more <= max(2, 0.02 * len(expected)))
+        return rows.shape == expected.shape and bool(
+            np.all(np.abs(rows - expected) <= self.rounding)
+        )
 
     def available(self) -> bool:
         return all(importlib.util.find_spec(module) for module in self.needs)

@@ -57,8 +57,6 @@ class OfKDFeature(Entry):
     layout_names = LAYOUTS[:3]  # the others are not there in torch
     side = 64
     tolerance = 1e-4  # convolutions of a batch are summed in another order
-    rounding = 1e-3  # as that of KDDescriptor.detectAndCompute
-    detects = True
 
     def arguments(self, batch: np.ndarray) -> tuple[Any, ...]:
         return (as_images(batch),)
