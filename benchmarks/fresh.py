@@ -50,11 +50,13 @@ def start(material: Material, config: Config, say: Say) -> Iterator[Row]:
     second = [answer["second"] for answer in cached]
     yield Row(f"the second compute, {FEW} keypoints", Spread.of(second), "s")
     imports = []
-    for i in range(config.processes + 1):
-        say(f"import, {i + 1} of {config.processes + 1}")
-        imports.append(in_new_process("import_time"))
-    # The first may have had to compile bytecode.
-    yield seconds_row("import kd_cv, beyond numpy and cv2", imports[1:], 0.1)
+    with tempfile.TemporaryDirectory() as folder:  # bytecode is kept, whatever the environment says
+        environment = {"PYTHONPYCACHEPREFIX": folder, "PYTHONDONTWRITEBYTECODE": ""}
+        for i in range(config.processes + 1):
+            say(f"import, {i + 1} of {config.processes + 1}")
+            imports.append(in_new_process("import_time", environment))
+    # The first had to compile bytecode.
+    yield seconds_row("import of KDDescriptor, beyond numpy and cv2", imports[1:], 0.1)
 
 
 def seconds_row(name: str, answers: list[dict[str, float]], limit: float) -> Row:
