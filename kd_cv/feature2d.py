@@ -157,8 +157,8 @@ class KDDescriptor(SIFTLike):
         """
         changed = copy.copy(self)
         named = {field.name for field in fields(DoGSettings)} & changes.keys()
-        found = {name: changes.pop(name) for name in named}
-        changed._detection = replace(self._detection, **found)
+        of_detector = {name: changes.pop(name) for name in named}
+        changed._detection = replace(self._detection, **of_detector)
         changed._settings = replace(self._settings, **changes)
         return changed
 

@@ -132,10 +132,10 @@ def find_homography(
     """H_0to1 by MAGSAC and its inliers (M,); None and no inliers if it finds nothing."""
     if len(points0) < NEEDED["homography"]:
         return _nothing(points0)
-    found = cv2.findHomography(
+    estimate_and_mask = cv2.findHomography(
         points0, points1, cv2.USAC_MAGSAC, threshold, maxIters=ITERATIONS, confidence=CONFIDENCE
     )
-    return _checked(points0, *found)
+    return _checked(points0, *estimate_and_mask)
 
 
 @opencv
@@ -145,10 +145,10 @@ def find_fundamental(
     """F_0to1 by MAGSAC and its inliers (M,); None and no inliers if it finds nothing."""
     if len(points0) < NEEDED["fundamental"]:
         return _nothing(points0)
-    found = cv2.findFundamentalMat(
+    estimate_and_mask = cv2.findFundamentalMat(
         points0, points1, cv2.USAC_MAGSAC, threshold, CONFIDENCE, ITERATIONS
     )
-    return _checked(points0, *found)
+    return _checked(points0, *estimate_and_mask)
 
 
 @opencv
@@ -166,11 +166,11 @@ def find_pose(
     rays0, rays1 = rays(points0, K0), rays(points1, K1)
     focal = float(np.mean([K0[0, 0], K0[1, 1], K1[0, 0], K1[1, 1]]))
     # Graph cuts find what MAGSAC misses here: of five points, many samples are nearly degenerate.
-    found = cv2.findEssentialMat(
+    estimate_and_mask = cv2.findEssentialMat(
         rays0, rays1, np.eye(3), cv2.USAC_ACCURATE, CONFIDENCE,
         min(threshold, POSE_SAMPLES) / focal, ITERATIONS,
     )  # fmt: skip
-    E_0to1, first = _checked(points0, *found)
+    E_0to1, first = _checked(points0, *estimate_and_mask)
     if E_0to1 is None:
         return TwoViews("essential", None, first)
     _, R, t, _ = cv2.recoverPose(E_0to1, rays0[first], rays1[first])

@@ -52,7 +52,7 @@ def _of_file(path: Path, as_json: bool) -> None:
     """What each entry of a file is: its kernel, patch size, variants and provenance."""
     from kd_cv.whitening.registry import entries_of
 
-    found = [
+    entries = [
         {
             "kernel": key[0],
             "patch_size": key[1],
@@ -64,9 +64,9 @@ def _of_file(path: Path, as_json: bool) -> None:
         for key, whitening in entries_of(path).items()
     ]
     if as_json:
-        print(json.dumps(found, default=str))
+        print(json.dumps(entries, default=str))
         return
-    for facts in found:
+    for facts in entries:
         _show(printable(f"{path.name}: {facts.pop('kernel')} {facts.pop('patch_size')}"), facts)
 
 

@@ -64,9 +64,9 @@ def batches(
     start = 0
     while start < len(names):
         size = min(MAX_BATCH, max(1, (len(names) - start) // 64))
-        own = tuple(names[start : start + size])
-        part = folder / f"{digest(json.dumps([settings, own]).encode(), 24)}.h5"
-        parts.append(Batch(collection.root, own, part, settings))
+        chosen = tuple(names[start : start + size])
+        part = folder / f"{digest(json.dumps([settings, chosen]).encode(), 24)}.h5"
+        parts.append(Batch(collection.root, chosen, part, settings))
         start += size
     return parts
 

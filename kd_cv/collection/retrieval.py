@@ -189,12 +189,12 @@ class Index:
             ivf.nprobe = min(PROBES, ivf.nlist)
         count = min(NEIGHBOURS, len(self))
         squares, rows = self.faiss.search(np.ascontiguousarray(descriptors, np.float32), count)
-        found = rows >= 0
-        farthest = np.where(found, squares, 0).max(axis=1, keepdims=True)
-        weights = np.where(found, 1 - squares / np.maximum(farthest, 1e-12), 0)
+        valid = rows >= 0
+        farthest = np.where(valid, squares, 0).max(axis=1, keepdims=True)
+        weights = np.where(valid, 1 - squares / np.maximum(farthest, 1e-12), 0)
         images = np.searchsorted(self.starts, rows, side="right") - 1
         for j in range(count):
-            first = (images[:, :j] != images[:, j : j + 1]).all(axis=1) & found[:, j]
+            first = (images[:, :j] != images[:, j : j + 1]).all(axis=1) & valid[:, j]
             np.add.at(votes, images[first, j], weights[first, j])
         return votes
 

@@ -40,18 +40,18 @@ def detect(
     unknown = set(detectors) - {"dog", "sift", "hessian", "harris"}
     if unknown or not detectors:
         raise ValueError(f"detectors must be of dog, sift, hessian, harris, got {list(detectors)}")
-    found = [np.empty((0, 4))]
+    frames = [np.empty((0, 4))]
     for kind in detectors:
         if kind == "dog":
             # No weak ones to fill up the number: matrices are fitted on these.
-            found.append(DoG(max_keypoints, contrastThreshold=CONTRAST).detect_frames(gray).frames)
+            frames.append(DoG(max_keypoints, contrastThreshold=CONTRAST).detect_frames(gray).frames)
         elif kind == "sift":
             with opencv:
                 keypoints = cv2.SIFT.create(nfeatures=max_keypoints).detect(gray, None)
-            found.append(from_keypoints(keypoints))
+            frames.append(from_keypoints(keypoints))
         else:
-            found.append(_scale_space_maxima(gray, kind, max_keypoints))
-    return np.concatenate(found)
+            frames.append(_scale_space_maxima(gray, kind, max_keypoints))
+    return np.concatenate(frames)
 
 
 @opencv

@@ -168,8 +168,8 @@ class _Part:
             heats = _small(_in_turn(self.maps.heat0, self.maps.heat1))
             tiles["heats"] = _levels(heats.reshape(-1, 2, *heats.shape[1:]))
         return "".join(
-            f'<img id="{kind}{number}" alt="" src="{_webp(_sheet(own))}" hidden>\n'
-            for kind, own in tiles.items()
+            f'<img id="{kind}{number}" alt="" src="{_webp(_sheet(images))}" hidden>\n'
+            for kind, images in tiles.items()
         )
 
     def data(self) -> dict[str, Any]:

@@ -227,11 +227,11 @@ def kornia_patches(name: str, magnification: float = MAGNIFICATION) -> TorchPatc
         import kornia.feature
     except ImportError as error:
         raise ImportError(f"kornia:{name} needs Kornia: pip install kd-cv[torch]") from error
-    found: Any = getattr(kornia.feature, name, None)
-    if not hasattr(found, "forward"):
+    described_by: Any = getattr(kornia.feature, name, None)
+    if not hasattr(described_by, "forward"):
         raise ValueError(f"kornia.feature has no class {name!r}, such as HardNet or SIFTDescriptor")
-    settings = inspect.signature(found).parameters
-    module = found(pretrained=True) if "pretrained" in settings else found()
+    settings = inspect.signature(described_by).parameters
+    module = described_by(pretrained=True) if "pretrained" in settings else described_by()
     size = settings["patch_size"].default if "patch_size" in settings else 32
     return TorchPatches(module.eval(), int(size), name, magnification)
 
@@ -259,7 +259,7 @@ def make_candidates(
     whitening), "sift", "rootsift", "kornia:CLASS". The raw vector of a kernel is listed once.
     patch_size: of kd; by default 32 for images, 64 for patches as they come.
     """
-    found: list[Candidate] = []
+    candidates: list[Candidate] = []
     weights, whitening, kernels = list(weights), list(whitening), list(kernels)
     settings: dict[str, Any] = {
         "patch_size": patch_size or PATCH_SIZE, "dim": dim, "magnification": magnification,
@@ -274,7 +274,7 @@ def make_candidates(
                 for variant in variants
                 for weight in (weights[:1] if variant is None else weights)
             ]
-            found += [
+            candidates += [
                 KD(
                     KDDescriptor(kernel=k, whitening=v, weights=w, **settings),
                     side_of_patches=patch_size or PATCH_SIZE_OF_SETS,
@@ -282,16 +282,16 @@ def make_candidates(
                 for k, v, w in combinations
             ]
         elif name in ("sift", "rootsift"):
-            found.append(SIFT(root=name == "rootsift"))
+            candidates.append(SIFT(root=name == "rootsift"))
         elif name.startswith("kornia:"):
             magnified = as_magnification(magnification)
-            found.append(kornia_patches(name.removeprefix("kornia:"), magnified))
+            candidates.append(kornia_patches(name.removeprefix("kornia:"), magnified))
         else:
             raise ValueError(
                 f"unknown descriptor {name!r}: expected kd, raw, sift, rootsift or kornia:CLASS"
             )
     unique: dict[str, Candidate] = {}
-    for candidate in found:
+    for candidate in candidates:
         unique.setdefault(candidate.name, candidate)
     if not unique:
         raise ValueError("no descriptor was named")

@@ -72,7 +72,7 @@ class PairTable:
     def columns(self, thresholds: Sequence[int]) -> dict[str, tuple[NDArray[Any], Statistic]]:
         """By name: what is drawn from, a row for each pair, and the statistic of a draw."""
         columns: dict[str, tuple[NDArray[Any], Statistic]] = {
-            key: (np.array([own[key] for own in self._others]), _mean)
+            key: (np.array([values[key] for values in self._others]), _mean)
             for key in (self._others[0] if self._others else ())
         }
         errors = self.errors()

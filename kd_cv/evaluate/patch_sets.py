@@ -65,14 +65,14 @@ class PatchSet:
             raise ValueError(f"{total} pairs of patches of the same point, at most {MAX_PAIRS}")
         order = np.argsort(self.point_ids, kind="stable")
         ids = self.point_ids[order]
-        found = [np.empty((0, 2), np.int64)]
+        pairs = [np.empty((0, 2), np.int64)]
         # Members of a point are consecutive in `order`: compare each with the one `gap` further on.
         for gap in range(1, len(ids)):
             same = np.flatnonzero((ids[gap:] == ids[:-gap]) & (ids[gap:] != NO_POINT))
             if not len(same):
                 break
-            found.append(np.stack([order[same], order[same + gap]], axis=1))
-        return np.concatenate(found)
+            pairs.append(np.stack([order[same], order[same + gap]], axis=1))
+        return np.concatenate(pairs)
 
     def __add__(self, other: PatchSet) -> PatchSet:
         """Both sets in one; point ids of the second are renumbered so that none is shared."""

@@ -117,13 +117,13 @@ def pose_errors(
     for seed in range(seeds):
         order = np.random.default_rng(seed).permutation(len(matches))
         x0, x1 = points0[matches[order, 0]], points1[matches[order, 1]]
-        found = find_pose(x0, x1, view0.K, view1.K, threshold)
-        agree.append(int(found.inliers.sum()))
-        if found.R_0to1 is None or found.t_0to1 is None:
+        views = find_pose(x0, x1, view0.K, view1.K, threshold)
+        agree.append(int(views.inliers.sum()))
+        if views.R_0to1 is None or views.t_0to1 is None:
             wrong.append(np.inf)
             continue
         wrong.append(
-            max(rotation_angle(found.R_0to1 @ R_true.T), direction_angle(found.t_0to1, t_true))
+            max(rotation_angle(views.R_0to1 @ R_true.T), direction_angle(views.t_0to1, t_true))
         )
     return wrong, float(np.mean(agree))
 

@@ -80,8 +80,8 @@ def fit_photos(
     for share in run(work, shares(paths, pairs, seed)):
         for problem in share.problems:
             warnings.warn(problem, stacklevel=2)
-        for spec, own in share.statistics.items():
-            statistics[spec].merge(own)
+        for spec, added in share.statistics.items():
+            statistics[spec].merge(added)
         for size, sample in share.samples:
             samples[size].add(sample)
         scenes += len(share.scenes)
@@ -96,8 +96,8 @@ def fit_photos(
         "magnification": magnification,
         "scales": list(scales),
     }
-    for spec, own in statistics.items():
-        _check_enough(own, spec, pairs)
+    for spec, added in statistics.items():
+        _check_enough(added, spec, pairs)
 
     def fitted(spec: Spec) -> Whitening:
         concat = Spec(spec.patch_size, "concat")
@@ -177,7 +177,7 @@ def fit_share(
                             statistics[spec].update(rows, described.pairs)
         except NoScene:
             pass  # of which there is a warning
-    problems = tuple(str(own.message) for own in caught)
+    problems = tuple(str(warning.message) for warning in caught)
     return Share(tuple(names), statistics, problems, tuple(samples))
 
 
@@ -185,8 +185,8 @@ def part(X: Array32, concat: Spec, kernel: str) -> Array32:
     """Raw descriptors (N, D) of a kernel, out of those of the concatenation (N, 238)."""
     if kernel == "concat":
         return X
-    own = X[:, concat.parts[("polar", "cart").index(kernel)]]
-    return own / np.maximum(np.linalg.norm(own, axis=1, keepdims=True), 1e-12)
+    rows = X[:, concat.parts[("polar", "cart").index(kernel)]]
+    return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
 
 
 def _check_enough(statistics: Statistics, spec: Spec, pairs: PairSource) -> None:

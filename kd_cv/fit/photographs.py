@@ -93,7 +93,7 @@ def _sfm_scenes(
 ) -> Iterator[Scene]:
     """One scene for each folder that the photographs are in."""
     failure: ValueError | None = None
-    found = 0
+    built = 0
     with tempfile.TemporaryDirectory() as temporary:
         home = Path(temporary if workspace is None else workspace)
         for folder in sorted({path.parent for path in paths}):
@@ -111,7 +111,7 @@ def _sfm_scenes(
                 warnings.warn(f"folder skipped: {error}", stacklevel=2)
                 failure = error
                 continue
-            found += 1
+            built += 1
             yield scene
-    if failure and not found:
+    if failure and not built:
         raise NoScene(str(failure)) from failure

@@ -67,7 +67,9 @@ def command(
     with telling("Matching", as_json) as tell:
         if cameras is not None:
             pairs = zip(folders, cameras, strict=True)
-            scenes = [(folder.resolve().name, read_cameras(folder, own)) for folder, own in pairs]
+            scenes = [
+                (folder.resolve().name, read_cameras(folder, poses)) for folder, poses in pairs
+            ]
             scores = on_poses(scenes, chosen, seeds=seeds, against=against, progress=tell)
             shown, keys, unit = "auc10", ["auc5", "auc10", "auc20", "inliers"], "degrees"
         else:

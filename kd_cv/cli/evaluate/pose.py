@@ -41,7 +41,7 @@ def command(
     if cameras and len(cameras) != len(photos):
         raise ValueError(f"{len(photos)} scenes need as many --cameras, got {len(cameras)}")
     folders = zip(photos, cameras or photos, strict=True)
-    scenes = [(folder.resolve().name, read_cameras(folder, own)) for folder, own in folders]
+    scenes = [(folder.resolve().name, read_cameras(folder, poses)) for folder, poses in folders]
     scores = options.run(relative_pose, scenes, max_keypoints=max_keypoints)
     values = scores[0].values
     areas = [f"auc{t}" for t in THRESHOLDS]
