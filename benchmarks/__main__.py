@@ -6,7 +6,7 @@
 Sections, side by side with cv2.SIFT and Kornia; all of them if none is named, which takes minutes:
 detector, detector-large, detector-memory, detector-stages, sift, threads, growth, feature, kornia,
 module, busy, start, memory, module-memory, stages.
-Studies, each with arguments and a --help of its own: extract, retrieval, colmap, lafs, soak.
+Studies, each with arguments and a --help of its own: extract, retrieval, colmap, fit, lafs, soak.
 What is not installed is skipped. Keep the machine idle.
 """
 
@@ -20,7 +20,7 @@ from pathlib import Path
 from benchmarks.material import QUICK, Config
 from benchmarks.sections import run
 
-STUDIES = ("extract", "retrieval", "colmap", "lafs", "soak")
+STUDIES = ("extract", "retrieval", "colmap", "fit", "lafs", "soak")
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -109,7 +109,12 @@ class Settings:
     @cached_property
     def variant(self) -> str | None:
         """The name of the whitening: of "best", that of the best one that the weights have."""
-        return variant_of(self.spec, self.whitening, self.weights)
+        return variant_of(self.spec, self.whitening, self.weights, self.use)
+
+    @cached_property
+    def variant_of_patches(self) -> str | None:
+        """The same for patches; None too if the weights have no such whitening for them."""
+        return variant_of(self.spec, self.whitening, self.weights, "patches")
 
     @property
     def use(self) -> Use:
@@ -137,7 +142,7 @@ class Settings:
 
         A name or a path may stand for other matrices tomorrow.
         """
-        p, of_patches = self.projection, self.patch_projection
+        p, of_patches = self.projection, self.variant_of_patches and self.patch_projection
         return {
             **{field.name: getattr(self, field.name) for field in fields(self)},
             "whitening": self.variant,

@@ -5,19 +5,18 @@
 DATA holds `multiview/<scene>/*.jpg`, `hpatches_sequences/<sequence>/`, `hpatches_more/<sequence>/`
 and `liberty/`, `liberty_unlabelled/` in their public layouts. WORKSPACE keeps what takes long (see
 scenes.py). The registry also gets the figures of `kd-cv eval`, on data that a name was not fitted
-on; what that leaves out is in the figures of crossvalidate.py.
+on.
 """
 
 import json
 import sys
-from collections.abc import Callable
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 import cv2
 import numpy as np
-from crossvalidate import stored
-from scenes import DETECTORS, MAX_DIM, USES, Source, described, fitted, hpatches, multiview
+from scenes import MAX_DIM, USES, described, fitted, hpatches, multiview
 
 from kd_cv.descriptor.engine import describe_patches
 from kd_cv.descriptor.spec import KERNELS, Spec
@@ -28,7 +27,7 @@ from kd_cv.evaluate.patches import phototourism
 from kd_cv.evaluate.readers import find_sequences
 from kd_cv.fit.matrices import fit_whitening
 from kd_cv.io.files import replacing
-from kd_cv.whitening.files import Key, save
+from kd_cv.whitening.files import Key, load, save
 from kd_cv.whitening.registry import INDEX, Entry, file_sha256
 from kd_cv.whitening.statistics import Statistics
 from kd_cv.whitening.whitening import Whitening
@@ -36,9 +35,20 @@ from kd_cv.whitening.whitening import Whitening
 HERE = Path(__file__).resolve().parent
 MEASURED = ("hpatches_sequences", "hpatches_more")  # AP of image matching
 
-# The entries of a file: what each is for, and the kernels it is fitted for. Several scales are used
-# with the concatenation alone, and so is what is trained.
-ENTRIES: dict[str, tuple[str, ...]] = {"images": KERNELS, "scales": ("concat",), "patches": KERNELS}
+# What the entries of a name are for, and the kernels of each. Several scales are used with the
+# concatenation alone, and so is what is trained.
+ENTRIES: dict[str, dict[str, tuple[str, ...]]] = {
+    "multiview": {"images": KERNELS, "scales": ("concat",)},
+    "hpatches": {"images": KERNELS},
+}
+MAKERS = {"multiview": multiview, "hpatches": hpatches}
+TEXTS = {
+    "multiview": "{} scenes reconstructed from photographs: our detector's and SIFT's keypoints "
+    "detected in every view, paired by the geometry of the reconstruction and not by their "
+    "descriptors; each scene counts the same",
+    "hpatches": "a part of HPatches, {} of its 116 image sequences ({}): our detector's and SIFT's "
+    "keypoints detected in every image, paired by the homography; each sequence counts the same",
+}
 
 
 def key_of(use: str, kernel: str) -> Key:
@@ -47,23 +57,47 @@ def key_of(use: str, kernel: str) -> Key:
     return (kernel, P) if use == "images" else (kernel, P, use)
 
 
-def of_scenes(text: str, sources: Callable[[str], list[Source]], workspace: Path) -> tuple:
+def of_scenes(name: str, data: Path, workspace: Path) -> tuple[dict, dict]:
     """Matrices of all uses and kernels, and what the registry says of them."""
-    whitenings = {}
-    counts = {}
-    for use, kernels in ENTRIES.items():
-        scenes = [described(source, use, kernels, workspace) for source in sources(use)]
+    sources = MAKERS[name](data, workspace)
+    names = sorted({source.name for source in sources})
+    text = TEXTS[name].format(len(names), ", ".join(names))
+    whitenings: dict[Key, Whitening] = {}
+    for use, kernels in ENTRIES[name].items():
+        scenes = [described(source, use, kernels, workspace) for source in sources]
+        if use == "images":
+            statistics = [scene.statistics["concat"] for scene in scenes]
         for kernel in kernels:
             print(f"  {use} {kernel}, {len(scenes)} scenes", flush=True)
             whitenings[key_of(use, kernel)] = fitted(scenes, use, kernel, text)
-        if use == "images":
-            statistics = [scene.statistics["concat"] for scene in scenes]
-            counts = {
-                "patches": sum(s.count for s in statistics),
-                "pairs": sum(s.pair_count for s in statistics),
-                "scenes": len({scene.source.name for scene in scenes}),
-            }
-    return whitenings, {"fitted_on": text, **counts}
+    counts = {
+        "patches": sum(s.count for s in statistics),
+        "pairs": sum(s.pair_count for s in statistics),
+        "scenes": len(names),
+    }
+    return whitenings | of_patches(HERE / f"{name}.npz"), {"fitted_on": text, **counts}
+
+
+def uses_of(whitenings: dict[Key, Whitening]) -> dict[str, str]:
+    """What the registry says of each use: the kernels and the samples of its matrices."""
+    found: dict[str, list[str]] = {}
+    for kernel, P, *use in sorted(whitenings, key=str):
+        found.setdefault(use[0] if use else "all other uses", []).append(f"{kernel} {P}")
+    return {use: ", ".join(keys) for use, keys in found.items()}
+
+
+def of_patches(file: Path) -> dict[Key, Whitening]:
+    """The matrices for ready-made patches that a shipped file has.
+
+    They were fitted with 64 samples at magnification 8, about the window of the Phototourism
+    patches, and are carried over from build to build; each says in its provenance on what. None
+    are trained: what lowers a loss over hardest negatives is worse at telling pairs of patches.
+    """
+    return {
+        (key[0], key[1], "patches"): whitening
+        for key, whitening in load(file).items()
+        if key[1] == 64
+    }
 
 
 def liberty(data: Path) -> tuple[dict, dict]:
@@ -96,62 +130,29 @@ def resized(patches: PatchSet, P: int) -> np.ndarray:
     return np.stack([cv2.resize(p, (P, P), interpolation=cv2.INTER_AREA) for p in patches.patches])
 
 
-def measured(data: Path, workspace: Path, name: str) -> dict[str, float]:
-    """FPR95 on Liberty's patches, AP of image matching; never on what was fitted on.
-
-    What is fitted on sequences is measured by cross-validation: a figure of the recipe, of fits
-    that have not seen the sequence in question.
-    """
-    variants = ("wua", "wus", "ws") if name == "liberty" else ("wua", "wus", "ws", "wm")
+def measured(data: Path, name: str) -> dict[str, float]:
+    """FPR95 on Liberty's patches, AP of image matching; never on what was fitted on."""
+    closed = ("wua", "wus", "ws")
     figures = {}
     if name != "liberty":
-        candidates = make_candidates(["kd"], weights=[name], whitening=variants)
+        candidates = make_candidates(["kd"], weights=[name], whitening=closed)
         scores = phototourism(read_phototourism(data / "liberty"), candidates)
-        for variant, score in zip(variants, scores, strict=True):
+        for variant, score in zip(closed, scores, strict=True):
             figures[f"liberty_fpr95_{variant}"] = round(score.values["fpr95"], 2)
-    if name in ("multiview", "liberty"):
+    if name != "hpatches":
+        variants = closed if name == "liberty" else (*closed, "wm")
         for part in MEASURED:
             sets = [ImageSet(s.name, s.images, s.H_1tok) for s in find_sequences(data / part)]
             candidates = make_candidates(["kd"], weights=[name], whitening=variants)
             for variant, score in zip(variants, image_matching(sets, candidates), strict=True):
                 figures[f"{part}_ap_{variant}"] = round(score.values["ap"], 2)
-    if name != "liberty":
-        for use, by_candidate in stored(data, workspace).items():
-            for variant in ("ws", "wm"):
-                ap = np.mean(list(by_candidate[f"{name} {variant}"].values()))
-                figures[f"crossvalidated_{use}_ap_{variant}"] = round(float(ap), 2)
     return figures
 
 
 def main(data: Path, workspace: Path, names: list[str]) -> None:
-    def spatial(use: str) -> list[Source]:
-        return multiview(data, workspace)
-
-    def planar(use: str) -> list[Source]:
-        # Regions with jitter teach what ready-made patches need, and cost images a little.
-        kinds = (*DETECTORS, "easy") if use == "patches" else DETECTORS
-        return hpatches(data, workspace, kinds)
-
-    scenes = len(multiview(data, workspace)) // len(DETECTORS)
-    sequences = sorted({source.name for source in planar("images")})
-    keypoints = "our detector's and SIFT's keypoints detected in every view, paired by"
-    text = {
-        "multiview": f"{scenes} scenes reconstructed from photographs: {keypoints} the geometry of "
-        "the reconstruction and not by their descriptors; each scene counts the same",
-        "hpatches": f"a part of HPatches, {len(sequences)} of its 116 image sequences "
-        f"({', '.join(sequences)}): {keypoints} the homography, and for patches also regions of "
-        "three detectors reprojected with easy jitter; each sequence counts the same",
-        "mixture": f"{scenes} scenes reconstructed from photographs and {len(sequences)} image "
-        f"sequences of HPatches, those of multiview and hpatches: {keypoints} the geometry; each "
-        "scene counts the same",
-    }
     makers = {
-        "multiview": lambda: of_scenes(text["multiview"], spatial, workspace),
-        "hpatches": lambda: of_scenes(text["hpatches"], planar, workspace),
-        "mixture": lambda: of_scenes(
-            text["mixture"], lambda use: spatial(use) + planar(use), workspace
-        ),
-        "liberty": lambda: liberty(data),
+        **{name: partial(of_scenes, name, data, workspace) for name in MAKERS},
+        "liberty": partial(liberty, data),
     }
     index_path = HERE / INDEX
     index = json.loads(index_path.read_text()) if index_path.exists() else {}
@@ -165,11 +166,12 @@ def main(data: Path, workspace: Path, names: list[str]) -> None:
                 file=file,
                 sha256=file_sha256(HERE / file),
                 command=f"python weights/build.py DATA WORKSPACE {name}",
+                uses=uses_of(whitenings),
                 **entry,
             )
         )
         write(index, list(makers))
-        index[name]["figures"] = measured(data, workspace, name)
+        index[name]["figures"] = measured(data, name)
         write(index, list(makers))
 
 

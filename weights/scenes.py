@@ -28,12 +28,9 @@ DETECTORS = ("sift", "dog")  # whose keypoints images are described at
 MAX_KEYPOINTS = 2000  # of a photograph
 
 # What matrices are used for: samples a side, window in keypoint sizes, patch sizes averaged over.
-# Patches that are cut out already show less than what is best for images: 8 is about the window of
-# the Phototourism patches.
 USES = {
     "images": Settings(32, whitening=None, magnification=15.0),
     "scales": Settings(32, whitening=None, magnification=15.0, scales=3),  # type: ignore[arg-type]
-    "patches": Settings(64, whitening=None, magnification=8.0),
 }
 
 # Scenes of which too few photographs can be reconstructed, that hold several places, or that show
@@ -50,7 +47,7 @@ class Source:
 
     family: str  # "multiview" or "hpatches"
     name: str
-    kind: str  # "sift", "dog": detected; "easy": projected, with jitter
+    kind: str  # the detector: "sift" or "dog"
     build: Callable[[], Scene]
 
 
@@ -70,22 +67,18 @@ def multiview(data: Path, workspace: Path) -> list[Source]:
     return [source(folder, kind) for folder in chosen for kind in DETECTORS]
 
 
-def hpatches(data: Path, workspace: Path, kinds: Sequence[str] = DETECTORS) -> list[Source]:
-    """Planar scenes: keypoints detected in every image, paired by the homography, or regions of
-    three detectors carried over with easy jitter."""
+def hpatches(data: Path, workspace: Path) -> list[Source]:
+    """Planar scenes: keypoints detected in every image, paired by the homography."""
 
     def source(folder: Path, kind: str) -> Source:
         def build() -> Scene:
             file = workspace / "hpatches" / f"{folder.name}.{kind}.npz"
             if file.is_file():
                 return Scene.load(file, folder)
-            if kind == "easy":
-                scene = hpatches_scene(folder, jitter="easy", max_keypoints=MAX_KEYPOINTS)
-            else:
-                scene = hpatches_scene(
-                    folder, frames="detected", detectors=(kind,), jitter=None,  # type: ignore[arg-type]
-                    max_keypoints=MAX_KEYPOINTS,
-                )  # fmt: skip
+            scene = hpatches_scene(
+                folder, frames="detected", detectors=(kind,), jitter=None,  # type: ignore[arg-type]
+                max_keypoints=MAX_KEYPOINTS,
+            )  # fmt: skip
             file.parent.mkdir(parents=True, exist_ok=True)
             scene.save(file, folder)
             return scene
@@ -94,7 +87,7 @@ def hpatches(data: Path, workspace: Path, kinds: Sequence[str] = DETECTORS) -> l
 
     parts = [data / name for name in ("hpatches_sequences", "hpatches_more")]
     folders = sorted((f for part in parts for f in part.iterdir()), key=lambda f: f.name)
-    return [source(folder, kind) for folder in folders for kind in kinds]
+    return [source(folder, kind) for folder in folders for kind in DETECTORS]
 
 
 @dataclass(frozen=True)

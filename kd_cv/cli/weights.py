@@ -45,7 +45,8 @@ def command(
         raise FileNotFoundError(f"no matrices are shipped: there is no index in {folder()}")
     for name, entry in entries.items():
         counts = {"patches": entry.patches, "pairs": entry.pairs, "scenes": entry.scenes}
-        _show(name, {"fitted on": entry.fitted_on, **counts, **entry.figures})
+        uses = {f"for {use}": text for use, text in entry.uses.items()}
+        _show(name, {"fitted on": entry.fitted_on, **counts, **uses, **entry.figures})
 
 
 def _of_file(path: Path, as_json: bool) -> None:

@@ -87,7 +87,9 @@ class KD:
         if s.whitening is None:
             return f"KD{kernel} raw"
         weights = self.label or (s.weights if isinstance(s.weights, str) else "given")
-        return f"KD{kernel} {s.variant} ({weights})"
+        # The best whitening of images need not be that of patches: one name for both then.
+        same = s.variant == self._of_patches.variant_of_patches
+        return f"KD{kernel} {s.variant if same else s.whitening} ({weights})"
 
     @property
     def kind(self) -> str:

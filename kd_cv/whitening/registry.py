@@ -44,6 +44,7 @@ class Entry:
     pairs: int
     scenes: int
     command: str  # that made the file
+    uses: Mapping[str, str] = field(default_factory=dict)  # which matrices are for what
     figures: Mapping[str, float] = field(default_factory=dict)  # measured with these matrices
 
 
@@ -140,11 +141,18 @@ def projection_for(
     return fitted.projection(whitening, min(int(dim), fitted.max_dim))  # or all there are
 
 
-def variant_of(spec: Spec, whitening: str | None, weights: Weights) -> str | None:
-    """The variant that `whitening` means: "best" is the best that there is in the matrices."""
+def variant_of(
+    spec: Spec, whitening: str | None, weights: Weights, use: Use = "images"
+) -> str | None:
+    """The variant that `whitening` means: "best" is the best that there is in the matrices.
+
+    None without whitening, or if the matrices for this use have no such variant.
+    """
     if whitening is None:
         return None
-    return resolve(weights, spec.kernel, spec.patch_size, spec.dim).variant(whitening)
+    fitted = resolve(weights, spec.kernel, spec.patch_size, spec.dim, use)
+    variant = fitted.variant(whitening)
+    return variant if fitted.has(variant) else None
 
 
 def file_sha256(path: str | os.PathLike[str]) -> str:

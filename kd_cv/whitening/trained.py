@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 Pair = tuple[Array, Array]
 
-STEPS = 600
+STEPS = 400
 PAIRS = 768  # of a draw
 RATE = 1e-3  # of Adam, falling to 0 like a cosine
 MARGIN = 1.0

@@ -11,6 +11,8 @@ from golden import make
 from kd_cv import KDDescriptor
 from kd_cv.descriptor import engine
 from kd_cv.descriptor.frames import to_keypoints
+from kd_cv.descriptor.sampling import as_scales
+from kd_cv.whitening.files import use_of_images
 
 with np.load(make.PATH) as stored:
     GOLDEN = dict(stored)
@@ -45,7 +47,7 @@ def module(name, kernel, P, whitening, scales, gradient=False):
 
     frames = GOLDEN[f"{name}/frames"]
     patches = torch.from_numpy(make.patches_at(make.photograph(name), frames, P, scales))
-    kd = KDModule(P, kernel, whitening)
+    kd = KDModule(P, kernel, whitening, use=use_of_images(as_scales(scales)))
     return kd.pooled(patches.requires_grad_(gradient)).detach().numpy()
 
 
@@ -99,6 +101,8 @@ cv2.setNumThreads(threads)
 from kd_cv import KDDescriptor, describe
 from kd_cv.descriptor import engine
 from kd_cv.descriptor.frames import to_keypoints
+from kd_cv.descriptor.sampling import as_scales
+from kd_cv.whitening.files import use_of_images
 engine.CHUNK = chunk
 from golden import make
 rng = np.random.default_rng(5)

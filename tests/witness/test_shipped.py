@@ -53,7 +53,7 @@ def test_multiview_reproduces_its_recorded_figures():
     for variant, score in zip(variants, scores, strict=True):
         fpr95 = score.values["fpr95"]
         assert fpr95 == pytest.approx(recorded[f"liberty_fpr95_{variant}"], abs=0.1)
-        assert fpr95 <= {"wua": 8.5, "wus": 9.5, "ws": 6.0}[variant]
+        assert fpr95 <= {"wua": 7.1, "wus": 8.5, "ws": 6.0}[variant]
 
 
 @pytest.mark.skipif(not LIBERTY.is_dir(), reason="the Liberty patches are not at hand")

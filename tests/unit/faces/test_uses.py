@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from kd_cv import KDDescriptor, describe
+from kd_cv.evaluate.candidates import KD
 from kd_cv.fit import fit_whitening
 from kd_cv.settings import Settings
 from kd_cv.whitening import Statistics
@@ -69,3 +70,19 @@ def test_the_variant_of_the_default_is_the_best_of_the_weights(entries):
     small = KDDescriptor(weights=entries, patch_size=16)
     assert small.settings.variant == "ws" and small.settings.whitening == "best"
     assert KDDescriptor(whitening=None).settings.variant is None
+
+
+def test_weights_may_have_a_whitening_for_images_only(camera, entries):
+    mixed = {
+        ("concat", 32): entries["concat", 16],
+        ("concat", 32, "patches"): entries["concat", 32, "patches"],
+    }
+    settings = Settings(whitening="ws", weights=mixed)
+    assert settings.variant == "ws" and settings.variant_of_patches is None
+    assert len(settings.fingerprint) == 32
+    patches = camera[None, :32, :32]
+    with pytest.raises(ValueError, match='"ws" is missing'):
+        describe(patches, whitening="ws", weights=mixed)
+    best = Settings(weights=mixed)
+    assert (best.variant, best.variant_of_patches) == ("ws", "wua")
+    assert KD(KDDescriptor(weights=mixed), "mine").name == "KD best (mine)"

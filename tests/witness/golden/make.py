@@ -21,11 +21,12 @@ from kd_cv.descriptor.frames import MAGNIFICATION, squares_of
 from kd_cv.descriptor.projection import Projection
 from kd_cv.descriptor.sampling import as_scales, pyramid_for, sample, sampling_steps
 from kd_cv.descriptor.spec import KERNELS, Spec
-from kd_cv.whitening.registry import projection_for
+from kd_cv.whitening.files import use_of_images
+from kd_cv.whitening.registry import DEFAULT_WEIGHTS, projection_for
 
 PATH = Path(__file__).with_name("descriptors.npz")
 # kernel, patch size, whitening, number of scales
-CASES = list(itertools.product(KERNELS, (16, 32, 64), (None, "ws"), (1, 3)))
+CASES = list(itertools.product(KERNELS, (16, 32, 64), (None, "best"), (1, 3)))
 
 # x, y, size, angle in eighths, which cv2.KeyPoint keeps exactly. On each photograph: a small one,
 # a common one, an upright one whose patch crosses the border, one read from a coarse level.
@@ -81,7 +82,8 @@ def in_float64(
     patches = patches_at(gray, frames, P, scales).astype(np.float64)
     raw = [core.raw(patches[:, s], c.smooth, c.diff, c.Phi, c.T, c.parts) for s in range(scales)]
     V = core.normalised(sum(raw))
-    projection = projection_for(spec, whitening, "multiview", 128)
+    use = use_of_images(as_scales(scales))
+    projection = projection_for(spec, whitening, DEFAULT_WEIGHTS, 128, use)
     if projection is None:
         return V
     return Projection(projection.mu.astype(np.float64), projection.A.astype(np.float64))(V)
