@@ -43,6 +43,18 @@ def test_the_registry_says_what_each_was_fitted_on():
         assert weights.info(name).fitted_on.startswith("a part of")
 
 
+def test_images_have_a_trained_whitening_and_patches_a_supervised_one():
+    for P, of_patches in ((32, "wm"), (64, "ws")):
+        settings = KDDescriptor(patch_size=P).settings
+        assert (settings.variant, settings.variant_of_patches) == ("wm", of_patches)
+    three = KDDescriptor(scales=3)
+    assert three.settings.variant == "wm"
+    assert not np.array_equal(three.projection.A, KDDescriptor().projection.A)
+    assert KDDescriptor(kernel="polar").settings.variant == "ws"
+    for name in ("multiview", "hpatches"):
+        assert weights.info(name).uses["patches"] == "cart 64, concat 64, polar 64"
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(not LIBERTY.is_dir(), reason="the Liberty patches are not at hand")
 def test_multiview_reproduces_its_recorded_figures():

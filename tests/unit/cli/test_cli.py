@@ -414,7 +414,8 @@ def test_weights(tmp_path, capsys, monkeypatch):
 
     entry = {
         "file": "own.npz", "sha256": "0" * 64, "fitted_on": "[photographs]", "patches": 12345,
-        "pairs": 678, "scenes": 9, "command": "kd-cv fit", "figures": {"FPR95": 6.5},
+        "pairs": 678, "scenes": 9, "command": "kd-cv fit", "uses": {"patches": "concat 64"},
+        "figures": {"FPR95": 6.5},
     }  # fmt: skip
     (tmp_path / "index.json").write_text(json.dumps({"own": entry}))
     monkeypatch.setattr(weights, "folder", lambda: tmp_path)

@@ -82,7 +82,7 @@ def test_a_file_of_matrices_says_what_it_is(capsys, tmp_path):
     save(tmp_path / "mine.npz", {("concat", 32): load("multiview", "concat", 32)})
     code, out, _ = said(capsys, "weights", tmp_path / "mine.npz")
     assert code == 0
-    for words in ("mine.npz: concat 32", "dimensions: 238", "ws", "fitted_on: 18 scenes"):
+    for words in ("mine.npz: concat 32", "dimensions: 238", "ws", "fitted_on: 11 scenes"):
         assert words in out
     code, out, _ = said(capsys, "weights", tmp_path / "mine.npz", "--json")
     assert code == 0 and '"patch_size": 32' in out
