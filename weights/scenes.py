@@ -14,7 +14,8 @@ import numpy as np
 
 from kd_cv.descriptor.spec import Spec
 from kd_cv.fit.builders import hpatches_scene, sfm_scene
-from kd_cv.fit.matrices import describe_scene, fit_whitening, part
+from kd_cv.fit.folder import part
+from kd_cv.fit.matrices import describe_scene, fit_whitening
 from kd_cv.fit.samples import Samples
 from kd_cv.fit.scenes import Scene
 from kd_cv.io.files import replacing
