@@ -2,6 +2,7 @@
 
     nox                    the sets without torch, and the built archives
     nox -s torch           the sets with torch; its wheels bring several GB of CUDA libraries
+    nox -s builds          each build of OpenCV, alone and with a second one on top of it
     nox -t oldest          one set; what follows -- goes to pytest
     nox -s release         the archives of a release and their bill of materials
 
@@ -18,6 +19,13 @@ nox.options.default_venv_backend = "venv"
 nox.options.error_on_missing_interpreters = True
 nox.options.sessions = ["core", "package"]
 nox.options.envdir = ".venv-compat"
+
+BUILDS = (
+    "opencv-python",
+    "opencv-python-headless",
+    "opencv-contrib-python",
+    "opencv-contrib-python-headless",
+)
 
 
 def run(session: nox.Session, versions: str, extras: str) -> None:
@@ -96,3 +104,27 @@ def release(session: nox.Session) -> None:
     Path("sbom").mkdir()
     output = f"sbom/{wheel.stem}.cdx.json"
     session.run("cyclonedx-py", "environment", str(empty / "bin" / "python"), "-o", output)
+
+
+@nox.session(python="3.11")
+@nox.parametrize("build", BUILDS, ids=BUILDS)
+def builds(session: nox.Session, build: str) -> None:
+    """A build of OpenCV at home already, of version 4: kept as it is, and mended if pip adds one.
+
+    The commands are those of the documentation, and those that the warning at import says.
+    """
+    check = ("python", "-W", "error::UserWarning:kd_cv", "tools/opencv_builds.py")
+    session.install(f"{build}==4.12.0.88", "numpy", "scipy", "numba")
+    session.install("--no-deps", ".")
+    session.run(*check, build)
+    session.install("opencv-python>=5")  # as `pip install kd-cv` asks for it
+    if build == "opencv-python":
+        session.run(*check, build)
+        return
+    said = session.run("python", "-W", "always", "-c", "import kd_cv", silent=True) or ""
+    assert said.count("UserWarning") == 1, said
+    commands = said.split("Keep one: ")[1].splitlines()[0]
+    for command in commands.split(" && "):
+        session.run("python", "-m", *command.split())
+    session.run(*check, build)
+    session.run("python", "-m", "pip", "check", success_codes=[0, 1])  # opencv-python is missed

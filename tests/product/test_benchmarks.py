@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import cv2
+import numpy as np
 import pytest
 from collections_of_photographs import photographs
 from skimage import data
@@ -72,3 +73,39 @@ def test_lafs() -> None:
     # The float rows are the same numbers; OpenCV's 8-bit pyramid rounds.
     assert float(floats[2].rstrip("%")) > 99.5 and float(eight_bits[1].rstrip("%")) > 97
     assert float(kornias[1].rstrip("%")) > 50
+
+
+@pytest.fixture(scope="module")
+def sequences(tmp_path_factory) -> Path:
+    """A folder with one sequence, as HPatches has them: a photograph and two warps of it."""
+    folder = tmp_path_factory.mktemp("sequences")
+    (folder / "v_coffee").mkdir()
+    image = cv2.cvtColor(data.coffee()[:300, :400], cv2.COLOR_RGB2GRAY)
+    cv2.imwrite(str(folder / "v_coffee/1.png"), image)
+    for k, turn in ((2, 10), (3, -15)):
+        H = np.vstack([cv2.getRotationMatrix2D((200, 150), turn, 0.9), [0, 0, 1]])
+        warped = cv2.warpPerspective(image, H, (400, 300))
+        cv2.imwrite(str(folder / f"v_coffee/{k}.png"), warped)
+        np.savetxt(folder / f"v_coffee/H_1_{k}", H)
+    return folder
+
+
+def test_windows(sequences: Path) -> None:
+    titles, fast, mser = rows(
+        run("windows", sequences, "--detectors", "fast", "mser", "--keypoints", 200)
+    )
+    assert titles[:6] == ["detector", "SIFT", "known", "alone", "best fixed", "elsewhere"]
+    assert [fast[0], mser[0]] == ["fast", "mser"] and len(fast) == len(titles)
+    # FAST's window is 8 of its sizes, known or not, which is one of the columns.
+    assert fast[2] == fast[3] == fast[titles.index("8")]
+    assert float(fast[4]) == max(map(float, fast[6:])) > 10
+
+
+def test_views(sequences: Path) -> None:
+    scene = sequences / "v_coffee"
+    text = run("views", "--planes", sequences, "--scenes", scene, "--pairs", 1)
+    found = rows(text)
+    assert found[1][0] == f"plane {sequences.name}/v_coffee" and found[1][-1] == "0 of 1"
+    assert found[2][0] == "scene v_coffee" and int(found[2][2]) > 20
+    assert ["0.1", "50.0 %"] in found  # both are planes, and one is called a scene
+    assert any(row[0] == "kd_cv.models" and float(row[-1]) > 50 for row in found)
