@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kd_cv.descriptor.forks import around, opencv
-from kd_cv.descriptor.frames import as_detectable, as_float, as_gray
+from kd_cv.descriptor.frames import as_detectable, as_float, as_gray, resized_points
 from kd_cv.detector.keypoints import strongest
 from kd_cv.detector.parameters import MAX_FEATURES
 from kd_cv.feature2d import KDDescriptor
@@ -397,13 +397,12 @@ def _extract(
 
 def enlarged(keypoints: KeyPoints, x: float, y: float) -> KeyPoints:
     """Keypoints of an image reduced x and y times, in the pixels of the image itself."""
+    points = resized_points(_points(keypoints), np.array([x, y])).tolist()
+    scale = float(np.sqrt(x * y))
     return tuple(
-        cv2.KeyPoint(
-            (k.pt[0] + 0.5) * x - 0.5, (k.pt[1] + 0.5) * y - 0.5, k.size * np.sqrt(x * y),
-            k.angle, k.response, k.octave, k.class_id,
-        )
-        for k in keypoints
-    )  # fmt: skip
+        cv2.KeyPoint(*point, k.size * scale, k.angle, k.response, k.octave, k.class_id)
+        for point, k in zip(points, keypoints, strict=True)
+    )
 
 
 _seconds: ContextVar[dict[str, float] | None] = ContextVar("seconds", default=None)

@@ -226,6 +226,20 @@ def resized_points(points: NDArray[Any], ratio: NDArray[np.float64] | float) -> 
     return from_corner(to_corner(points) * ratio)
 
 
+def resizing(before: tuple[int, ...], after: tuple[int, ...]) -> NDArray[np.float64]:
+    """(3, 3) from the pixels of an image to those of its resized copy, by their shapes.
+
+    >>> resizing((480, 640), (240, 320))
+    array([[ 0.5 ,  0.  , -0.25],
+           [ 0.  ,  0.5 , -0.25],
+           [ 0.  ,  0.  ,  1.  ]])
+    """
+    ratio = np.array([after[1] / before[1], after[0] / before[0]])
+    H = np.diag([*ratio, 1.0])
+    H[:2, 2] = resized_points(np.zeros(2), ratio)
+    return H
+
+
 def squares_of(
     frames: Frames,
     shape: tuple[int, int],

@@ -28,7 +28,7 @@ from kd_cv.descriptor.frames import (
     Frames,
     as_gray,
     from_keypoints,
-    resized_points,
+    resizing,
 )
 from kd_cv.descriptor.sampling import extract_patches
 from kd_cv.explain import heat_limit, heat_maps
@@ -313,20 +313,12 @@ def _overlay(
     """
     if H_0to1 is None:
         return np.zeros((1, 1, 3), np.uint8)
-    S0, S1 = _scaling(small0.shape, shape0), _scaling(small1.shape, shape1)
+    S0, S1 = resizing(shape0, small0.shape), resizing(shape1, small1.shape)
     small_H_0to1 = S1 @ H_0to1 @ np.linalg.inv(S0)
     size = small1.shape[1::-1]
     warped = cv2.warpPerspective(small0, small_H_0to1, size)
     inside = cv2.warpPerspective(np.ones(small0.shape[:2], np.uint8), small_H_0to1, size)
     return np.where(inside[:, :, None] > 0, warped, small1 // 3)
-
-
-def _scaling(small: tuple[int, ...], shape: tuple[int, ...]) -> NDArray[np.float64]:
-    """(3, 3) from an image to its resized copy, by their shapes."""
-    scale = np.array([small[1] / shape[1], small[0] / shape[0]])
-    H_0to1 = np.diag([*scale, 1.0])
-    H_0to1[:2, 2] = resized_points(np.zeros(2), scale)
-    return H_0to1
 
 
 @opencv

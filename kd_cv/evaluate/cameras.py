@@ -20,6 +20,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from kd_cv.descriptor.frames import from_corner
 from kd_cv.io.files import read_text
 from kd_cv.io.images import read_gray
 from kd_cv.models import as_camera
@@ -120,8 +121,8 @@ def _read_colmap(photos: Path, folder: Path) -> list[CameraView]:
                 f"{folder / 'cameras.txt'}: camera {words[0]} is a {words[1]}; only PINHOLE and "
                 "SIMPLE_PINHOLE have no distortion: undistort the photographs first"
             )
-        # COLMAP puts the centre of the first pixel at (0.5, 0.5).
-        cameras[words[0]] = np.array([[fx, 0, cx - 0.5], [0, fy, cy - 0.5], [0, 0, 1.0]])
+        cx, cy = from_corner(np.array([cx, cy]))
+        cameras[words[0]] = np.array([[fx, 0, cx], [0, fy, cy], [0, 0, 1.0]])
     views = []
     for words in _rows(folder / "images.txt", every=2):
         w, x, y, z, *t = _numbers(words[1:8], folder / "images.txt")

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kd_cv.descriptor.forks import opencv
-from kd_cv.descriptor.frames import from_keypoints
+from kd_cv.descriptor.frames import from_keypoints, resizing
 from kd_cv.evaluate import metrics
 from kd_cv.evaluate.cache import Cache
 from kd_cv.evaluate.candidates import Array32, Candidate
@@ -50,16 +50,10 @@ class ImageSet:
             image = self.load(k)
             gray = reduced(image, max_size)
             grays.append(gray)
-            shrinks.append(_shrink(image.shape, gray.shape))
+            shrinks.append(resizing(image.shape, gray.shape))
         return grays, np.stack(
             [S @ H @ np.linalg.inv(shrinks[0]) for S, H in zip(shrinks, self.H_1tok, strict=True)]
         )
-
-
-def _shrink(before: tuple[int, ...], after: tuple[int, ...]) -> NDArray[np.float64]:
-    """Pixels of an image to those of its reduced copy (3, 3): the corners of both coincide."""
-    x, y = after[1] / before[1], after[0] / before[0]
-    return np.array([[x, 0, (x - 1) / 2], [0, y, (y - 1) / 2], [0, 0, 1.0]])
 
 
 def image_matching(

@@ -15,7 +15,7 @@ pytest.importorskip("skimage")
 from kd_cv import KDDescriptor
 from kd_cv.cli.images import Pair
 from kd_cv.cli.matcher import Options, run
-from kd_cv.descriptor.frames import as_gray, to_keypoints
+from kd_cv.descriptor.frames import as_gray, resizing, to_keypoints
 from kd_cv.draw import report
 from kd_cv.evaluate.metrics import homography_corner_error
 from kd_cv.explain import explain
@@ -176,7 +176,7 @@ def test_warped_image_lies_on_the_other(pair, found):
         inner = np.s_[side // 4 : 3 * side // 4, side // 4 : 3 * side // 4]
         a, b = (as_gray(i)[inner].astype(float).ravel() for i in (warped, truth))
         assert np.corrcoef(a, b)[0, 1] > 0.95
-    halved = report._scaling((5, 5), (10, 10))
+    halved = resizing((10, 10), (5, 5))
     assert homography_corner_error(halved, np.diag([0.5, 0.5, 1]), (9, 9)) < 0.4
 
 
