@@ -51,7 +51,7 @@ def corner(folder: Path, views: int = 5) -> Path:
     K = np.array([[420, 0, WIDTH / 2], [0, 420, HEIGHT / 2], [0, 0, 1.0]])
     texture = np.float32([[0, 0], [599, 0], [599, 449], [0, 449]])
     for i, step in enumerate(np.linspace(-1, 1, views)):
-        R, _ = cv2.Rodrigues(np.array([0.02 * step, 0.52 - 0.08 * step, 0.03 * step]))
+        R, _ = cv2.Rodrigues(np.array([0.02 * step, 0.45 - 0.08 * step, 0.03 * step]))
         centre = np.array([1.4 * step - 0.6, 0.6 * step**2, -1.2 + 0.6 * step])
         canvas = np.full((HEIGHT, WIDTH, 3), 90, np.uint8)
         for wall, place in zip(walls, places, strict=True):

@@ -4,28 +4,8 @@ import cv2
 import numpy as np
 import pytest
 
+from benchmarks.geometry import followed
 from kd_cv import DoG
-
-
-def followed(first, second, A, b):
-    """Errors in pixels, ratios of scale and angles of keypoints x that lie at A x + b.
-
-    Returns the share that was found again and the medians of the three.
-    """
-    points = first[:, :2] @ A.T + b
-    scale = np.sqrt(abs(np.linalg.det(A)))
-    apart = np.linalg.norm(points[:, None] - second[:, :2], axis=2)
-    ratio = np.abs(np.log2(first[:, None, 2] * scale / second[:, 2]))
-    direction = np.stack([np.cos(np.deg2rad(first[:, 3])), np.sin(np.deg2rad(first[:, 3]))], 1)
-    turned = direction @ A.T
-    angle = np.rad2deg(np.arctan2(turned[:, 1], turned[:, 0]))
-    turn = np.abs((angle[:, None] - second[:, 3] + 180) % 360 - 180)
-    cost = apart + 3 * ratio + turn / 20
-    best = cost.argmin(1)
-    rows = np.arange(len(first))
-    again = (apart[rows, best] < 1.5) & (ratio[rows, best] < 0.35) & (turn[rows, best] < 20)
-    picked = rows[again], best[again]
-    return again.mean(), *(np.median(values[picked]) for values in (apart, ratio, turn))
 
 
 def frames_of(gray, count=600):

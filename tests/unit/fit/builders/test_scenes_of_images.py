@@ -123,10 +123,13 @@ def cut(image, frame, P=24):
 
 
 @pytest.mark.slow
+# Ours are a little less alike where both are detected: their angles vary by a degree more. By how
+# much others are alike is a matter of the photograph: blobs turned to their gradients resemble
+# each other, and which of them are the strongest differs.
 @pytest.mark.parametrize("frames", ["detected", "projected"])
-def test_warp_scene_pairs_look_alike(photo, frames):
-    # At SIFT's keypoints, which lie further apart than the strongest of ours.
-    scene = warp_scene(photo, 3, seed=0, frames=frames, max_keypoints=400, detectors=("sift",))
+@pytest.mark.parametrize("detector, alike, unlike", [("sift", 0.8, 0.4), ("dog", 0.78, 0.46)])
+def test_warp_scene_pairs_look_alike(photo, frames, detector, alike, unlike):
+    scene = warp_scene(photo, 3, seed=0, frames=frames, max_keypoints=400, detectors=(detector,))
     assert len(scene.views) == 3 and scene.views[0].load() is photo
     pairs = scene.pairs(0, 1)
     assert len(pairs) > 60
@@ -135,8 +138,8 @@ def test_warp_scene_pairs_look_alike(photo, frames):
         for view, rows in zip(scene.views, pairs.T, strict=False)
     )
     same, other = (a * b).sum(axis=1), (a * np.roll(b, len(b) // 2, axis=0)).sum(axis=1)
-    assert np.median(same) > 0.8
-    assert np.median(other) < 0.4
+    assert np.median(same) > alike
+    assert np.median(other) < unlike
 
 
 def test_warp_scene_repeats_with_its_seed(photo):
