@@ -19,7 +19,9 @@ from numpy.typing import NDArray
 
 from kd_cv import KDDescriptor
 from kd_cv.cli.detectors import available, make_detector
+from kd_cv.descriptor.frames import from_keypoints
 from kd_cv.evaluate import metrics
+from kd_cv.evaluate.candidates import sift_keypoints
 from kd_cv.evaluate.images import ImageSet
 from kd_cv.evaluate.readers import read_images
 from kd_cv.matching import match_descriptors
@@ -86,9 +88,12 @@ def of_sequence(
         points[k] = np.array([keypoint.pt for keypoint in keypoints]).reshape(-1, 2)
         if not keypoints:
             continue
-        ways = [cv2.SIFT_create(), KDDescriptor(detector=detector), KDDescriptor()]
+        # In the octaves of their sizes: those of other detectors lead SIFT outside its pyramid.
+        for_sift = sift_keypoints(from_keypoints(keypoints), gray.shape)
+        ways = [KDDescriptor(detector=detector), KDDescriptor()]
         ways += [KDDescriptor(magnification=side) for side in SIDES]
-        rows[k] = [way.compute(gray, keypoints)[1] for way in ways]
+        rows[k] = [cv2.SIFT_create().compute(gray, for_sift)[1]]
+        rows[k] += [way.compute(gray, keypoints)[1] for way in ways]
     scores = [
         [
             average_precision(a, b, points[0], points[k], images.H_1tok[k])

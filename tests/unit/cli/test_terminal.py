@@ -33,7 +33,7 @@ def test_what_head_leaves_unread_is_no_error(pair):
     )
     matching.stdout.close()
     error = matching.stderr.read()
-    assert (matching.wait(timeout=120), error) == (0, "")
+    assert (matching.wait(timeout=600), error) == (0, "")
     assert head.stdout.strip() == "KD"  # the title of the table, and no more
 
 
@@ -43,11 +43,11 @@ def test_progress_goes_to_a_terminal_only(tmp_path):
     folder = photographs(tmp_path / "images", count=3)
     arguments = ("extract", folder, "--max-keypoints", 50, "-o")
     into_a_pipe = started(*arguments, tmp_path / "a.h5", stderr=subprocess.PIPE)
-    out, error = into_a_pipe.communicate(timeout=120)
+    out, error = into_a_pipe.communicate(timeout=600)
     assert into_a_pipe.returncode == 0 and "3 images" in out and error == ""
     reader, writer = os.openpty()
     on_a_terminal = started(*arguments, tmp_path / "b.h5", stderr=writer)
-    out, _ = on_a_terminal.communicate(timeout=120)
+    out, _ = on_a_terminal.communicate(timeout=600)
     os.close(writer)
     assert on_a_terminal.returncode == 0 and "3 images" in out
     assert b"3/3 images, " in os.read(reader, 100_000)
@@ -73,7 +73,7 @@ def test_an_export_says_nothing_of_others(tmp_path):
     path = tmp_path / "kd.onnx"
     arguments = ("export", "-o", path, "--patch-size", 16, "--kernel", "cart")
     export = started(*arguments, "--whitening", "none", stderr=subprocess.PIPE)
-    out, error = export.communicate(timeout=300)
+    out, error = export.communicate(timeout=600)
     assert export.returncode == 0 and error == ""
     assert out.splitlines()[-1] == f"file: {path}" and "arning" not in out
 
