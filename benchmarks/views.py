@@ -28,7 +28,7 @@ from kd_cv.matching import MatchResult, match
 
 THRESHOLD = 3.0
 KEYPOINTS = 2000
-OFF = (0.02, 0.05, 0.1, 0.15, 0.2, 0.3)
+OFF = (0.02, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3)
 Points = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 

@@ -12,7 +12,7 @@
 
 A blob has 15 times its size, as the shipped matrices were fitted; a corner 56 pixels of the image,
 reduced s times, in which it was found; a region 6.5 diameters
-(5 of MSER, 8 of SimpleBlob, where the detector is known). A rule looks at one keypoint alone, so
+(5 of MSER, where the detector is known). A rule looks at one keypoint alone, so
 that a descriptor does not depend on its neighbours.
 """
 
@@ -37,7 +37,7 @@ WINDOWS = {
     "AgastFeatureDetector": CORNER / 7,
     "GFTTDetector": CORNER / 3,
     "MSER": 5.0,
-    "SimpleBlobDetector": 8.0,
+    "SimpleBlobDetector": REGION,
 }
 REGIONS = ("MSER", "SimpleBlobDetector")
 

@@ -74,7 +74,7 @@ def test_orb_with_another_factor_is_known_too(camera):
 
 
 def test_a_known_detector_of_regions_has_its_own_window(camera):
-    for name, sides in (("MSER", 5.0), ("SimpleBlobDetector", 8.0)):
+    for name, sides in (("MSER", 5.0), ("SimpleBlobDetector", REGION)):
         detector = create(name)
         np.testing.assert_array_equal(windows(detector.detect(camera, None), detector), sides)
 
