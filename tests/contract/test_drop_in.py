@@ -1,5 +1,7 @@
 """A program of the OpenCV tutorials runs unchanged with KDDescriptor where SIFT stood."""
 
+from pathlib import Path
+
 import cv2
 import numpy as np
 import pytest
@@ -103,3 +105,32 @@ def test_tutorial_of_detect_then_compute_and_draw(scene):
         good = [[m] for m, n in pairs if m.distance < 0.75 * n.distance]
         drawn = cv2.drawMatchesKnn(image, kp, copy, kp2, good, None, flags=2)
         assert drawn.shape == (512, 1024, 3) and len(good) > 20
+
+
+@pytest.mark.parametrize(
+    "refused",
+    [
+        lambda kd, image: cv2.AffineFeature_create(kd),
+        lambda kd, image: cv2.BOWImgDescriptorExtractor(kd, cv2.BFMatcher()),
+        lambda kd, image: cv2.detail.computeImageFeatures2(kd, image),
+    ],
+    ids=["AffineFeature_create", "BOWImgDescriptorExtractor", "computeImageFeatures2"],
+)
+def test_what_a_class_of_cpp_cannot_take_is_refused_and_documented(refused, camera, request):
+    name = request.node.callspec.id
+    if not (hasattr(cv2, name) or hasattr(cv2.detail, name)):
+        pytest.skip(f"this OpenCV has no {name}")
+    with pytest.raises((TypeError, cv2.error)):
+        refused(KDDescriptor(), camera)
+    page = Path(__file__).parents[2] / "docs/swap.md"
+    if page.exists():  # in the source tree
+        assert name in page.read_text(encoding="utf-8")
+
+
+def test_a_kd_tree_takes_floats_only_and_distances_are_those_of_unit_vectors(camera):
+    tree = cv2.FlannBasedMatcher({"algorithm": 1, "trees": 2}, {"checks": 20})
+    _, rows = KDDescriptor(100).detectAndCompute(camera, None)
+    assert all(0 <= m.distance <= 2 for m in tree.match(rows, rows[::-1].copy()))
+    _, small = KDDescriptor(100, descriptor_type=cv2.CV_8U).detectAndCompute(camera, None)
+    with pytest.raises(cv2.error):
+        tree.match(small, small)
