@@ -33,6 +33,7 @@ def material() -> Material:
 
 @pytest.mark.parametrize("name", FIGURES)
 def test_every_figure_is_drawn_with_nothing_cut_off(name, material, tmp_path):
+    matplotlib.pyplot.close("all")  # those of other tests
     seen = []
     (path,) = save_figures([name], tmp_path / "new", material, lambda *args: seen.append(args))
     assert seen == [(name, path)]
