@@ -35,7 +35,7 @@ WORDS = {
 #: `auto` takes a plane that holds ON_PLANE of the inliers of a scene or more, if OFF_PLANE of them
 #: or less lie more than twice the threshold off it. On walls and boards of HPatches the second
 #: share is up to 0.07, on buildings it is from 0.05 up.
-ON_PLANE, OFF_PLANE = 0.7, 0.1
+ON_PLANE, OFF_PLANE = 0.7, 0.07
 #: In pixels: threshold of the samples of five points, and the noise of a good match.
 POSE_SAMPLES, POSE_NOISE = 1.0, 0.3
 ITERATIONS, CONFIDENCE = 10_000, 0.9999
