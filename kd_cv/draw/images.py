@@ -2,6 +2,7 @@
 
 Every function draws on axes and returns axes, so that they compose.
 
+>>> from kd_cv.draw.style import save_plot
 >>> axes = plot_images([image0, image1], ["query", "scene"])
 >>> _ = plot_keypoints(axes[0], result.keypoints0)
 >>> _ = plot_matches(*axes, result.points0, result.points1, result.inliers)

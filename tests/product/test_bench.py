@@ -226,7 +226,7 @@ def test_stages_have_a_floor_each():
     assert "229,376 operations" in product.note
     rate = rows["float32 matrix product, 1 thread"].result.median
     assert product.against.median == pytest.approx(229_376 / (rate * 1e9))
-    assert len(rows) == 1 + 2 * 12
+    assert len(rows) == 1 + 2 * 11
 
 
 def test_turns_are_taken_forwards_and_backwards():
@@ -313,7 +313,7 @@ def test_the_command_prints_one_object(monkeypatch, capsys):
     with pytest.raises(SystemExit, match="2"):
         runner.main(["nothing"])
     assert (
-        "unknown section 'nothing': expected one of detector, detector-memory, sift"
+        "unknown section 'nothing': expected one of detector, detector-large, detector-memory"
         in capsys.readouterr().err
     )
 

@@ -303,8 +303,14 @@ def test_a_turned_image_with_turned_keypoints_is_described_alike(whitening, seed
     second = describe_frames(
         np.ascontiguousarray(np.rot90(image, -quarters)), moved, spec, **options
     )
-    # The samples are the same to the last bit, but for the cosines of the turned angles.
-    np.testing.assert_allclose(first, second, rtol=0, atol=1e-5)
+    # The samples are the same to the last bit, but for the cosines of the turned angles; where a
+    # window leaves the image they fade, and the smallest gradients of that have uncertain angles.
+    reach = 0.5 * 15.0 * np.sqrt(2) * frames[:, 2]
+    inside = np.all(
+        (frames[:, :2] > reach[:, None]) & (frames[:, :2] < SIDE - 1 - reach[:, None]), axis=1
+    )
+    np.testing.assert_allclose(first[inside], second[inside], rtol=0, atol=1e-5)
+    np.testing.assert_allclose(first, second, rtol=0, atol=2e-4)
 
 
 # Within the image: beyond its border there are no gradients, and no angles to be mirrored.

@@ -353,8 +353,9 @@ def test_where_numba_may_keep_no_code(camera, keypoints, tmp_path):
             if hasattr(kind, "_locator_classes"):
                 kind._locator_classes = []
         import numpy as np, kd_cv
+        from kd_cv.descriptor.frames import to_keypoints
         data = np.load({str(tmp_path / "in.npz")!r})
-        keypoints = kd_cv.descriptor.frames.to_keypoints(data["frames"])
+        keypoints = to_keypoints(data["frames"])
         rows = kd_cv.KDDescriptor().compute(data["image"], keypoints)[1]
         np.save({str(tmp_path / "out.npy")!r}, rows)
     """
@@ -448,7 +449,9 @@ def test_without_numba_everything_works_with_one_warning(camera, keypoints, fitt
         "white": KDDescriptor(whitening="ws", weights=fitted).compute(camera, keypoints)[1],
     }
     for name, rows in expected.items():
-        np.testing.assert_allclose(out[name], rows, rtol=0, atol=1e-5, err_msg=name)
+        # Whitening enlarges what windows that leave the image round differently.
+        tolerance = 2e-5 if name == "white" else 1e-5
+        np.testing.assert_allclose(out[name], rows, rtol=0, atol=tolerance, err_msg=name)
 
 
 def test_numba_that_finds_no_memory_is_as_good_as_none(camera, keypoints, monkeypatch):
