@@ -25,6 +25,7 @@ def pair(camera, tmp_path):
     return tmp_path / "a.png", tmp_path / "b.png"
 
 
+@pytest.mark.slow
 def test_what_head_leaves_unread_is_no_error(pair):
     """As a shell joins `kd-cv match a b | head -1`."""
     matching = started("match", *pair, "--max-keypoints", 300, stderr=subprocess.PIPE)
@@ -37,6 +38,7 @@ def test_what_head_leaves_unread_is_no_error(pair):
     assert head.stdout.strip() == "KD"  # the title of the table, and no more
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "openpty"), reason="there are no terminals here")
 def test_progress_goes_to_a_terminal_only(tmp_path):
     pytest.importorskip("h5py")
