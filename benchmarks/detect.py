@@ -14,6 +14,7 @@ from benchmarks.material import Config, Material
 from benchmarks.measure import Row, Spread, Target, Work, ratio_row, take_turns, threads
 from benchmarks.report import Say
 from kd_cv.collection.run import cores
+from kd_cv.detector.keypoints import opencv_factory
 from kd_cv.feature2d import KDDescriptor
 
 #: (height, keypoints asked for) to how many times faster than SIFT all cores must be; 0 is all.
@@ -49,14 +50,11 @@ def features_of(count: int) -> dict[str, Any]:
         "cv2.SIFT": cv2.SIFT_create(count),
         "cv2.ORB": cv2.ORB_create(count or 10**6),
     }
-    homes: tuple[Any, ...] = (cv2, getattr(cv2, "xfeatures2d", None))
-    for home in homes:
-        if hasattr(home, "AKAZE_create"):
-            akaze = home.AKAZE_create()
-            if count and hasattr(akaze, "setMaxPoints"):
-                akaze.setMaxPoints(count)
-            features["cv2.AKAZE"] = akaze
-            break
+    make_akaze = opencv_factory("AKAZE_create")
+    if make_akaze:
+        features["cv2.AKAZE"] = akaze = make_akaze()
+        if count and hasattr(akaze, "setMaxPoints"):
+            akaze.setMaxPoints(count)
     return features
 
 

@@ -5,9 +5,9 @@ from typing import Any
 import cv2
 
 from kd_cv.detector.dog import DoG
+from kd_cv.detector.keypoints import opencv_factory
 from kd_cv.detector.parameters import MAX_FEATURES
 
-# The AKAZE family, BRISK and AGAST left the main modules of OpenCV with version 5.
 FACTORIES = {
     "sift": "SIFT_create",
     "orb": "ORB_create",
@@ -45,6 +45,4 @@ def make_detector(name: str, max_keypoints: int) -> Any:
 
 
 def _factory(name: str) -> Any:
-    attribute = FACTORIES.get(name, "")
-    homes = (cv2, getattr(cv2, "xfeatures2d", None))
-    return next((getattr(home, attribute) for home in homes if hasattr(home, attribute)), None)
+    return opencv_factory(FACTORIES.get(name, ""))

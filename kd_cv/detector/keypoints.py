@@ -1,9 +1,9 @@
-"""Keypoints: the strongest of a list, and those of several detectors as frames."""
+"""Keypoints: the strongest of a list, those of several detectors as frames, and who finds them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import cv2
 import numpy as np
@@ -16,6 +16,15 @@ from kd_cv.detector.parameters import CONTRAST
 
 Array = NDArray[np.float64]
 Detector = Literal["dog", "sift", "hessian", "harris"]
+
+
+def opencv_factory(name: str) -> Any:
+    """What makes a feature of OpenCV, say "AKAZE_create", where this one has it; None if nowhere.
+
+    The AKAZE family, BRISK and AGAST went to the contributed modules with version 5.
+    """
+    homes = (cv2, getattr(cv2, "xfeatures2d", None))
+    return next((getattr(home, name) for home in homes if hasattr(home, name)), None)
 
 
 def strongest(keypoints: Sequence[cv2.KeyPoint], count: int) -> list[cv2.KeyPoint]:

@@ -17,7 +17,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from kd_cv.detector.keypoints import strongest
+from kd_cv.detector.keypoints import opencv_factory, strongest
 from kd_cv.evaluate import learned, metrics
 from kd_cv.evaluate.cameras import CameraView
 from kd_cv.evaluate.images import CORNERS, ImageSet, corner_errors
@@ -97,9 +97,10 @@ def make_pipelines(names: Iterable[str], max_keypoints: int = 2000) -> list[Pipe
 
 
 def _opencv(maker: str) -> Any:
-    if not hasattr(cv2, maker):
-        raise ValueError(f"OpenCV {cv2.__version__} has no {maker}")
-    return getattr(cv2, maker)()
+    make = opencv_factory(maker)
+    if make is None:
+        raise ValueError(f"OpenCV {cv2.__version__} has no {maker} without its contributed modules")
+    return make()
 
 
 def on_homographies(

@@ -1,5 +1,7 @@
 """`kd-cv eval pipelines`: whole pipelines, accuracy beside time."""
 
+import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,6 +12,9 @@ from kd_cv.cli.evaluate.output import draw_figure, report_scores, say_picture
 from kd_cv.cli.options import Figure, Json
 from kd_cv.cli.outputs import check_figure
 from kd_cv.evaluate.intervals import SEEDS
+from kd_cv.io.files import read_text
+
+MAX_BYTES = 10**6  # of a file of --times
 
 
 def command(
@@ -38,6 +43,13 @@ def command(
     ] = None,
     seeds: Seeds = SEEDS,
     against: Against = None,
+    times: Annotated[
+        Path | None,
+        typer.Option(
+            help="Show the milliseconds of this file in place of those of this run: what --json "
+            "gave with the same options on fewer images, while the machine had nothing else to do."
+        ),
+    ] = None,
     output: Figure = None,
     as_json: Json = False,
 ) -> None:
@@ -50,6 +62,10 @@ def command(
     [bold]Examples[/bold]
 
         kd-cv eval pipelines sequences -o pipelines.png
+
+        kd-cv eval pipelines one_sequence --json > idle.json
+
+        kd-cv eval pipelines sequences --times idle.json -o pipelines.png
 
         kd-cv eval pipelines castle --cameras castle_dense --pipelines kd,kd3,orb
     """
@@ -64,6 +80,8 @@ def command(
     if cameras is not None and len(cameras) != len(folders):
         raise ValueError(f"{len(folders)} scenes need as many --cameras, got {len(cameras)}")
     chosen = make_pipelines(words(pipelines), max_keypoints)
+    header = {"protocol": "pipelines", "max_keypoints": max_keypoints, "max_size": max_size}
+    idle = _times(times, header, [pipeline.name for pipeline in chosen]) if times else {}
     with telling("Matching", as_json) as tell:
         if cameras is not None:
             pairs = zip(folders, cameras, strict=True)
@@ -81,6 +99,9 @@ def command(
             keys = ["auc1", "auc3", "auc5", "auc10", "repeatability", "precision", "correct"]
             shown, unit = "auc5", "pixels"
 
+    if idle:
+        scores = [replace(s, values={**s.values, "ms": idle[s.name]}) for s in scores]
+
     def draw(figure: Any) -> None:
         from kd_cv.draw.curves import plot_tradeoff
 
@@ -92,9 +113,25 @@ def command(
         draw_figure(output, (4.2, 3.0), draw)
     count = int(scores[0].values["pairs"])
     report_scores(
-        scores, [*keys, "keypoints", "ms"], as_json, {}, {"protocol": "pipelines", "pairs": count},
+        scores, [*keys, "keypoints", "ms"], as_json, {}, {**header, "pairs": count},
         f"AUC in % up to so many {unit}, over {count} pairs; keypoints and ms of an image, medians",
         intervals=[shown],
     )  # fmt: skip
     if not as_json:
         say_picture(output)
+
+
+def _times(path: Path, header: dict[str, Any], names: list[str]) -> dict[str, float]:
+    """Milliseconds of each pipeline, of an earlier run with the same header."""
+    try:
+        content = json.loads(read_text(path, MAX_BYTES, "utf-8"))
+        other = {key: content[key] for key in header}
+        ms = {score["name"]: float(score["values"]["ms"]) for score in content["scores"]}
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path} is not what kd-cv eval pipelines --json gives") from error
+    if other != header:
+        raise ValueError(f"the times of {path} are of other options: {other}, not {header}")
+    missing = [name for name in names if name not in ms]
+    if missing:
+        raise ValueError(f"{path} has no time of {', '.join(missing)}")
+    return ms

@@ -91,11 +91,36 @@ def test_the_command_draws_accuracy_over_time(tmp_path, capsys, camera):
     assert main([*command, "--json"]) == 0
     content = json.loads(capsys.readouterr().out)
     assert content["protocol"] == "pipelines" and content["pairs"] == 1
+    assert content["max_keypoints"] == 200 and content["max_size"] is None
+    for score in content["scores"]:
+        score["values"]["ms"] = 1234.5
+    idle = tmp_path / "idle.json"
+    idle.write_text(json.dumps(content))
+    assert main([*command, "--times", str(idle), "--json"]) == 0
+    timed = json.loads(capsys.readouterr().out)["scores"]
+    assert [score["values"]["ms"] for score in timed] == [1234.5, 1234.5]
+    assert timed[0]["values"]["auc3"] == content["scores"][0]["values"]["auc3"]
     assert main([*command, str(tmp_path), "--max-size", "256", "--json"]) == 0
     twice = json.loads(capsys.readouterr().out)
     assert twice["pairs"] == 2 and twice["scores"][0]["values"]["auc10"] > 80
     assert main([*command, "--cameras", str(tmp_path), "--cameras", str(tmp_path)]) == 2
     assert "1 scenes need as many --cameras, got 2" in capsys.readouterr().err
+
+
+def test_times_of_another_run_are_refused(tmp_path, capsys):
+    idle = tmp_path / "idle.json"
+    command = ["eval", "pipelines", "--pipelines", "orb,sift", "--times", str(idle)]
+    header = {"protocol": "pipelines", "max_keypoints": 2000, "max_size": None}
+    row = {"name": "orb", "values": {"ms": 5.0}}
+    for content, message in (
+        ("no json", "is not what kd-cv eval pipelines --json gives"),
+        (json.dumps(header), "is not what kd-cv eval pipelines --json gives"),
+        (json.dumps({**header, "max_size": 640, "scores": [row]}), "are of other options"),
+        (json.dumps({**header, "scores": [row]}), "has no time of sift"),
+    ):
+        idle.write_text(content)
+        assert main(command) == 2
+        assert message in capsys.readouterr().err
 
 
 def test_images_are_reduced_with_their_homographies(camera):
