@@ -1,14 +1,15 @@
 """Does it stay the same for hours? python -m benchmarks soak --minutes 5
 
 Threads of one process, processes forked from one that has computed already, and fresh (spawned)
-processes call `compute`, `describe` and `match` on images of many sizes and types, in random order.
-Every result is compared, bit for bit, with the first one. The memory of the two long-lived
-processes is sampled all the while. Exit code 1 if a result differs, a process dies or hangs, or
-memory grows by more than MAX_GROWTH after the warm-up.
+processes call `detect`, `compute`, `detectAndCompute`, `describe` and `match` with every model, on
+images of many sizes and types, in random order. Every result is compared, bit for bit, with the
+first one. The memory of the two long-lived processes is sampled all the while, and what they hold
+is counted when their warm-up is over and once more at the end: open files, threads, child
+processes. Exit code 1 if a result differs, a process dies or hangs, memory grows by more than
+MAX_GROWTH after the warm-up, or anything is left behind.
 """
 
 import argparse
-import hashlib
 import multiprocessing as mp
 import os
 import random
@@ -16,133 +17,81 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from queue import Empty
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
-import cv2
-import numpy as np
-import skimage.data
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from kd_cv import KDDescriptor, describe, match
+from benchmarks.child import resident
+from benchmarks.jobs import Job, check, make_jobs
 
 MAX_GROWTH = 48  # MB from the end of the warm-up to the end
 WARM_UP = 0.25  # of the time: allocators and caches fill up
 CALLS = 40  # of a short-lived process
-PATIENCE = 180  # seconds for them
+PATIENCE = 600  # seconds for them, beside whatever else the machine does
 THREADS = 2
 
-Job = Callable[[], bytes]
+
+class Held(NamedTuple):
+    """What a process holds."""
+
+    files: int
+    threads: int
+    children: int
 
 
-# ----------------------------------------------------------------------------------------- the jobs
+class Told(NamedTuple):
+    """What a long-lived process says of a lane; memory in MB."""
+
+    lane: str
+    calls: int = 0
+    wrong: str | None = None
+    memory: float | None = None
+    held: Held | None = None
 
 
-def make_jobs() -> dict[str, Job]:
-    """Name -> a call that gives a digest of all it returned."""
-    photo = np.ascontiguousarray(skimage.data.astronaut()[:, :, ::-1])
-    gray = cv2.cvtColor(photo, cv2.COLOR_BGR2GRAY)
-    images = {
-        "small": cv2.resize(gray, (160, 120)),
-        "bgr": cv2.resize(photo, (640, 480)),
-        "float": gray.astype(np.float32) / 255,
-        "uint16": gray.astype(np.uint16) * 257,
-        "large": cv2.resize(gray, (2000, 1500)),
-        "row": np.ascontiguousarray(gray[200:201]),
-        "strided": cv2.resize(gray, (900, 700))[::2, ::3],
-    }
-    descriptors = {
-        "default": KDDescriptor(),
-        "scales": KDDescriptor(scales=3, drop=True),
-        "bytes": KDDescriptor(descriptor_type=cv2.CV_8U, upright=True),
-        "raw": KDDescriptor(patch_size=64, whitening=None),
-    }
-    jobs: dict[str, Job] = {}
-    for name, image in images.items():
-        keypoints = _keypoints(image)
-        for kind, kd in descriptors.items():
-            jobs[f"compute {name} {kind}"] = partial(_computed, kd, image, keypoints)
-    patches = np.stack([gray[y : y + 32, x : x + 32] for y in range(0, 480, 24) for x in (9, 200)])
-    larger = np.stack([cv2.resize(patch, (64, 64)) for patch in patches]).astype(np.float32)
-    jobs["describe 32"] = lambda: _digest(describe(patches))
-    jobs["describe 64"] = lambda: _digest(describe(larger, whitening="wua", dim=64))
-    jobs["describe none"] = lambda: _digest(describe(patches[:0]))
-    turned = cv2.warpAffine(gray, cv2.getRotationMatrix2D((256, 256), 20, 0.9), (512, 512))
-    for kind in ("kd", "rootsift"):
-        jobs[f"match {kind}"] = partial(_matched, gray, turned, kind)
-    jobs["match different sizes"] = lambda: _matched(images["bgr"], images["small"], "kd")
-    return jobs
+def held() -> Held:
+    """What this process holds now, by the count of the system."""
+    here = Path("/proc/self")
+    tasks = list((here / "task").iterdir())
+    children = sum(len((task / "children").read_text().split()) for task in tasks)
+    return Held(len(list((here / "fd").iterdir())), len(tasks), children)
 
 
-def _keypoints(image: Any) -> list[cv2.KeyPoint]:
-    height, width = image.shape[:2]
-    rng = np.random.default_rng(0)
-    count = 20 if height == 1 else 3000 if width == 2000 else 300
-    x, y = rng.uniform(0, width, count), rng.uniform(0, height, count)
-    size, angle = rng.uniform(1, 20, count), rng.uniform(0, 360, count)
-    odd = [cv2.KeyPoint(-100, 5, 3), cv2.KeyPoint(5, 5, float("nan")), cv2.KeyPoint(3, 0, 0)]
-    return [cv2.KeyPoint(*row) for row in np.stack([x, y, size, angle], axis=1).tolist()] + odd
-
-
-def _described(kd: KDDescriptor, image: Any, keypoints: list[cv2.KeyPoint]) -> tuple[Any, Any]:
-    copies, rows = kd.compute(image, keypoints)
-    return cv2.KeyPoint.convert(copies), rows
-
-
-def _computed(kd: KDDescriptor, image: Any, keypoints: list[cv2.KeyPoint]) -> bytes:
-    return _digest(*_described(kd, image, keypoints))
-
-
-def _matched(image0: Any, image1: Any, kind: str) -> bytes:
-    found = match(image0, image1, kind, max_keypoints=600)
-    return _digest(found.matches, found.ratios, found.inliers, found.H_0to1)
-
-
-def _digest(*arrays: Any) -> bytes:
-    digest = hashlib.sha256()
-    for array in arrays:
-        if array is not None:
-            array = np.ascontiguousarray(array)
-            digest.update(f"{array.dtype} {array.shape}".encode() + array.tobytes())
-    return digest.digest()
-
-
-def check(jobs: dict[str, Job], first: dict[str, bytes], rng: random.Random) -> str | None:
-    """Call a job of the rng's choice; its name if the result is not the first one."""
-    name = rng.choice(list(jobs))
-    return None if jobs[name]() == first[name] else name
+def memory() -> float:
+    """Memory of this process in MB."""
+    return resident("VmRSS") / 2**20
 
 
 # -------------------------------------------------------------------------------- the processes
-
-
-def resident() -> float:
-    """Memory of this process in MB."""
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGESIZE") / 2**20
 
 
 def on_threads(first: dict[str, bytes], end: float, told: Any) -> None:
     """A process whose threads call at the same time."""
     jobs = make_jobs()
 
-    def loop(seed: int) -> None:
-        for name, job in jobs.items():  # the warm-up has seen everything
-            told.put(("threads", 1, None if job() == first[name] else name, None))
+    def all_jobs(seed: int) -> None:
+        for name, job in jobs.items():
+            told.put(Told("threads", 1, None if job() == first[name] else name))
+
+    def some_jobs(seed: int) -> None:
         rng = random.Random(seed)
         while time.time() < end:
-            told.put(("threads", 1, check(jobs, first, rng), None))
+            told.put(Told("threads", 1, check(jobs, first, rng)))
 
-    workers = [threading.Thread(target=loop, args=(k,)) for k in range(THREADS)]
-    for worker in workers:
-        worker.start()
-    while any(worker.is_alive() for worker in workers):
-        told.put(("threads", 0, None, resident()))
-        time.sleep(1)
-    told.put(("threads", 0, None, resident()))
+    def at_once(loop: Callable[[int], None]) -> None:
+        workers = [threading.Thread(target=loop, args=(k,)) for k in range(THREADS)]
+        for worker in workers:
+            worker.start()
+        while any(worker.is_alive() for worker in workers):
+            told.put(Told("threads", memory=memory()))
+            time.sleep(1)
+        told.put(Told("threads", memory=memory(), held=held()))
+
+    at_once(all_jobs)  # the warm-up has seen everything
+    at_once(some_jobs)
 
 
 def on_forks(first: dict[str, bytes], end: float, told: Any) -> None:
@@ -150,13 +99,17 @@ def on_forks(first: dict[str, bytes], end: float, told: Any) -> None:
     jobs = make_jobs()
     fork = mp.get_context("fork")
     rng = random.Random(0)
-    while time.time() < end:
+    for name, job in jobs.items():
+        told.put(Told("forking", 1, None if job() == first[name] else name))
+    while True:
+        told.put(Told("forking", memory=memory(), held=held()))
+        if time.time() > end:
+            return
         for _ in range(5):
-            told.put(("forking", 1, check(jobs, first, rng), None))
-        told.put(("forking", 0, None, resident()))
+            told.put(Told("forking", 1, check(jobs, first, rng)))
         child = fork.Process(target=short, args=(first, rng.random(), end, jobs))
         child.start()
-        told.put(("forked", *ended(child), None))
+        told.put(Told("forked", *ended(child)))
 
 
 def short(
@@ -171,14 +124,17 @@ def short(
 
 
 def ended(process: Any) -> tuple[int, str | None]:
-    """Calls of a short-lived process, and what was wrong with it."""
+    """Calls of a short-lived process, and what was wrong with it; what it held is given back."""
     process.join(PATIENCE)
     if process.is_alive():
         process.kill()
+        process.join()
         return 0, f"no end after {PATIENCE} s"
-    if process.exitcode == 1:
+    code = process.exitcode
+    process.close()
+    if code == 1:
         return CALLS, "a result differs"
-    return CALLS, f"ended with code {process.exitcode}" if process.exitcode else None
+    return CALLS, f"ended with code {code}" if code else None
 
 
 # -------------------------------------------------------------------------------------- the soak
@@ -191,10 +147,12 @@ class Lane:
     calls: int = 0
     wrong: list[str] = field(default_factory=list)
     memory: list[tuple[float, float]] = field(default_factory=list)  # (seconds, MB)
+    held: list[tuple[float, Held]] = field(default_factory=list)
 
     def growth(self, warm: float) -> tuple[float, float, float] | None:
         """MB at the start, after the warm-up and at the end: medians of a few samples."""
-        late = [mb for at, mb in self.memory if at >= warm]
+        every_job_done = self.held[0][0] if self.held else 0.0
+        late = [mb for at, mb in self.memory if at >= max(warm, every_job_done)]
         if len(late) < 6:
             return None
         return self.memory[0][1], median(late[:5]), median(late[-5:])
@@ -253,12 +211,15 @@ def _listen(told: Any, lanes: dict[str, Lane], start: float) -> None:
     until = time.time() + 0.5
     while time.time() < until:
         try:
-            name, calls, wrong, memory = told.get(timeout=0.2)
+            news: Told = told.get(timeout=0.2)
         except Empty:
             continue
-        _note(lanes[name], calls, wrong)
-        if memory is not None:
-            lanes[name].memory.append((time.time() - start, memory))
+        lane = lanes[news.lane]
+        _note(lane, news.calls, news.wrong)
+        if news.memory is not None:
+            lane.memory.append((time.time() - start, news.memory))
+        if news.held is not None:
+            lane.held.append((time.time() - start, news.held))
 
 
 def _note(lane: Lane, calls: int, wrong: str | None) -> None:
@@ -275,18 +236,29 @@ def report(lanes: dict[str, Lane], minutes: float) -> int:
         wrong = f", wrong: {sorted(set(lane.wrong))}" if lane.wrong else ", all results equal"
         print(f"{name}: {lane.calls} calls{wrong}")
         failed |= bool(lane.wrong)
-        memory = lane.growth(WARM_UP * 60 * minutes)
-        if memory is None:
-            continue
-        begun, warm, last = memory
-        too_much = last - warm > MAX_GROWTH
-        failed |= too_much
-        print(
-            f"{name}: {begun:.0f} MB at the start, {warm:.0f} MB after the warm-up, "
-            f"{last:.0f} MB at the end: {last - warm:+.1f} MB, at most {MAX_GROWTH} allowed"
-            + (", TOO MUCH" if too_much else "")
-        )
+        megabytes = lane.growth(WARM_UP * 60 * minutes)
+        if megabytes is not None:
+            begun, warm, last = megabytes
+            too_much = last - warm > MAX_GROWTH
+            failed |= too_much
+            print(
+                f"{name}: {begun:.0f} MB at the start, {warm:.0f} MB after the warm-up, "
+                f"{last:.0f} MB at the end: {last - warm:+.1f} MB, at most {MAX_GROWTH} allowed"
+                + (", TOO MUCH" if too_much else "")
+            )
+        if lane.held:
+            (_, before), (_, after) = lane.held[0], lane.held[-1]
+            left = any(b > a for a, b in zip(before, after, strict=True))
+            failed |= left
+            print(
+                f"{name}: {_say(before)} after the warm-up, {_say(after)} at the end"
+                + (": LEFT BEHIND" if left else ": nothing left behind")
+            )
     return int(failed)
+
+
+def _say(held: Held) -> str:
+    return ", ".join(f"{count} {name}" for name, count in held._asdict().items())
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from kd_cv.collection.extraction import STAGES, Clock, Extraction
 from kd_cv.collection.names import Collection
 from kd_cv.collection.store import SETTINGS, load_h5py, open_hdf5, text_attribute, write_image
-from kd_cv.descriptor.engine import on_threads
+from kd_cv.descriptor.threads import on_threads
 from kd_cv.io.files import digest, reason, replacing
 from kd_cv.io.images import read_gray
 

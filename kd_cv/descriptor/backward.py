@@ -12,9 +12,9 @@ import numpy as np
 
 from kd_cv.descriptor import fused
 from kd_cv.descriptor.core import EPS, FLAT, NO_GRADIENT
-from kd_cv.descriptor.engine import in_chunks
 from kd_cv.descriptor.projection import Array32
 from kd_cv.descriptor.spec import PLANES, Spec
+from kd_cv.descriptor.threads import in_chunks
 
 _eps, _no_gradient, _flat = np.float32(EPS), np.float32(NO_GRADIENT), np.float32(FLAT)
 _half, _zero, _one = np.float32(0.5), np.float32(0.0), np.float32(1.0)

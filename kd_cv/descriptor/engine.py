@@ -1,15 +1,11 @@
 """One way from patches and from frames to descriptors: fused where Numba is there, else `core`."""
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Sequence
 from functools import cached_property, lru_cache
-from threading import Thread
 from types import ModuleType
 from typing import Any
 
-import cv2
 import numpy as np
 from numpy.typing import NDArray
 
@@ -18,8 +14,8 @@ from kd_cv.descriptor.frames import Frames, Squares, squares_of
 from kd_cv.descriptor.projection import Array32, Projection
 from kd_cv.descriptor.sampling import pyramid_for, pyramid_of_patches, sample, sampling_steps
 from kd_cv.descriptor.spec import Spec
+from kd_cv.descriptor.threads import in_chunks
 
-CHUNK = 96  # frames a thread takes at a time: what bounds the memory
 BLOCK = 16  # frames of a product without Numba
 
 
@@ -148,64 +144,3 @@ def load_fused() -> ModuleType | None:
         )
         return None
     return fused
-
-
-_threads: ContextVar[int | None] = ContextVar("threads", default=None)
-
-
-@contextmanager
-def on_threads(count: int) -> Iterator[None]:
-    """Calls of this thread work on `count` threads while the block lasts."""
-    token = _threads.set(count)
-    try:
-        yield
-    finally:
-        _threads.reset(token)
-
-
-def thread_count() -> int:
-    """Threads of a call: those that `on_threads` says, else as many as OpenCV uses."""
-    return _threads.get() or max(1, cv2.getNumThreads())
-
-
-def in_chunks(count: int, work: Callable[[int, int], None]) -> None:
-    """work(a, b) over [0, count), in parallel."""
-    threads = thread_count()
-    # Small jobs are shared out evenly; a multiple of 16 fills the blocks of the fused kernel.
-    size = min(CHUNK, max(16, -(-count // (threads * 16)) * 16))
-    in_parallel(range(0, count, size), lambda a: work(a, min(a + size, count)))
-
-
-def in_parallel(jobs: Sequence[int], work: Callable[[int], None]) -> None:
-    """work(job) for each job, on `thread_count()` threads."""
-    threads = thread_count()
-    waiting = iter(jobs)
-
-    def share() -> None:
-        for job in waiting:  # each goes to whoever comes first
-            work(job)
-
-    errors: list[BaseException] = []
-
-    def help_out() -> None:
-        try:
-            share()
-        except BaseException as error:
-            errors.append(error)
-
-    # The calling thread works too; threads of this call alone cost little and survive a fork.
-    helpers = [Thread(target=help_out) for _ in range(min(threads, len(jobs)) - 1)]
-    started = []
-    for helper in helpers:
-        try:
-            helper.start()
-        except RuntimeError:  # no more threads are to be had: those that there are do it all
-            break
-        started.append(helper)
-    try:
-        share()
-    finally:
-        for helper in started:
-            helper.join()
-    if errors:
-        raise errors[0]

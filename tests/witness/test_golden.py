@@ -99,11 +99,11 @@ threads, chunk, seed = map(int, sys.argv[1:])
 import cv2, hashlib, numpy as np
 cv2.setNumThreads(threads)
 from kd_cv import KDDescriptor, describe
-from kd_cv.descriptor import engine
+from kd_cv.descriptor import threads as home
 from kd_cv.descriptor.frames import to_keypoints
 from kd_cv.descriptor.sampling import as_scales
 from kd_cv.whitening.files import use_of_images
-engine.CHUNK = chunk
+home.CHUNK = chunk
 from golden import make
 rng = np.random.default_rng(5)
 frames = np.column_stack([rng.uniform(0, 500, (400, 2)), rng.uniform(1, 40, 400),

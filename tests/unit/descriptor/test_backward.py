@@ -7,8 +7,8 @@ pytest.importorskip("numba")
 
 from kd_cv.descriptor import core
 from kd_cv.descriptor.backward import patch_gradients
-from kd_cv.descriptor.engine import on_threads
 from kd_cv.descriptor.spec import Spec
+from kd_cv.descriptor.threads import on_threads
 
 NAMES = ("smooth", "diff", "Phi", "T", "parts")
 

@@ -5,7 +5,6 @@ import multiprocessing
 import subprocess
 import sys
 import textwrap
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
@@ -246,7 +245,7 @@ def test_alone_in_a_list_of_5000_and_in_any_order(describe_many, many):
 def test_any_chunk_size(describe_many, many, monkeypatch, chunk):
     frames = many[:300]
     rows = describe_many(frames)
-    monkeypatch.setattr(engine, "CHUNK", chunk)
+    monkeypatch.setattr("kd_cv.descriptor.threads.CHUNK", chunk)
     assert np.array_equal(describe_many(frames), rows)
 
 
@@ -267,7 +266,7 @@ def test_the_same_for_patches(camera, threads, monkeypatch):
     order = rng.permutation(len(patches))
     for count, chunk in ((2, 256), (3, 10)):
         threads(count)
-        monkeypatch.setattr(engine, "CHUNK", chunk)
+        monkeypatch.setattr("kd_cv.descriptor.threads.CHUNK", chunk)
         assert np.array_equal(describe_patches(patches[order], Spec(24)), rows[order])
         assert np.array_equal(describe_patches(patches[5:6], Spec(24)), rows[5:6])
 
@@ -362,39 +361,6 @@ def test_where_numba_may_keep_no_code(camera, keypoints, tmp_path):
     subprocess.run([sys.executable, "-c", textwrap.dedent(program)], check=True, timeout=120)
     expected = KDDescriptor().compute(camera, keypoints[:20])[1]
     assert np.array_equal(np.load(tmp_path / "out.npy"), expected)
-
-
-@pytest.mark.parametrize("available", [0, 1])
-def test_where_no_thread_can_be_started_the_caller_does_the_work(
-    camera, keypoints, threads, monkeypatch, available
-):
-    expected = KDDescriptor().compute(camera, keypoints)[1]
-    threads(4)
-    started = []
-
-    def start(thread):
-        if len(started) == available:
-            raise RuntimeError("can't start new thread")
-        started.append(thread)
-        thread.run()  # one was to be had, and has done what it could
-
-    monkeypatch.setattr(threading.Thread, "start", start)
-    monkeypatch.setattr(threading.Thread, "join", lambda thread: None)
-    assert np.array_equal(KDDescriptor().compute(camera, keypoints)[1], expected)
-    assert len(started) == available
-
-
-def test_an_error_in_another_thread_reaches_the_caller(threads):
-    threads(4)
-    begun = threading.Barrier(4)
-
-    def work(a, b):
-        begun.wait(20)
-        if threading.current_thread() is not threading.main_thread():
-            raise OverflowError("of a helper")
-
-    with pytest.raises(OverflowError, match="of a helper"):
-        engine.in_chunks(64, work)
 
 
 @pytest.mark.parametrize("gain", [1e15, 1e30, 3e38])
