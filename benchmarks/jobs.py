@@ -101,11 +101,12 @@ def digest(*arrays: Any) -> bytes:
     return total.digest()
 
 
-def _keypoints(image: Any) -> list[cv2.KeyPoint]:
+def _keypoints(image: Any) -> KeyPoints:
     height, width = image.shape[:2]
     rng = np.random.default_rng(0)
     count = 20 if height == 1 else 3000 if width == 2000 else 300
     x, y = rng.uniform(0, width, count), rng.uniform(0, height, count)
     size, angle = rng.uniform(1, 20, count), rng.uniform(0, 360, count)
     odd = [cv2.KeyPoint(-100, 5, 3), cv2.KeyPoint(5, 5, float("nan")), cv2.KeyPoint(3, 0, 0)]
-    return [cv2.KeyPoint(*row) for row in np.stack([x, y, size, angle], axis=1).tolist()] + odd
+    random = [cv2.KeyPoint(*row) for row in np.stack([x, y, size, angle], axis=1).tolist()]
+    return (*random, *odd)

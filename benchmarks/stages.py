@@ -18,10 +18,10 @@ from benchmarks.material import Config, Material
 from benchmarks.measure import Row, Spread, Times, Work, take_turns, threads
 from benchmarks.report import Say
 from kd_cv.descriptor import fused
-from kd_cv.descriptor.engine import CHUNK
 from kd_cv.descriptor.frames import Frames, from_keypoints, squares_of
 from kd_cv.descriptor.sampling import pyramid_for, sampling_steps
 from kd_cv.descriptor.spec import PLANES, Spec
+from kd_cv.descriptor.threads import CHUNK
 from kd_cv.feature2d import KDDescriptor, copy_keypoints
 
 ONE_THREAD = dict.fromkeys(
