@@ -1,6 +1,7 @@
 """Photographs, keypoints and fitted matrices that the tests share."""
 
 import os
+import shutil
 import warnings
 from dataclasses import replace
 
@@ -139,3 +140,26 @@ def fitted(photographs):
         whitening = Whitening.fit(statistics, shrink_index=40)
     mu_m, A_m = train(samples, statistics.mean, whitening.A_s, whitening.max_dim, steps=20)
     return replace(whitening, mu_m=mu_m, A_m=A_m)
+
+
+@pytest.fixture(scope="session")
+def browser(tmp_path_factory):
+    """Chromium without a window and without network of its own."""
+    webdriver = pytest.importorskip("selenium.webdriver")
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
+    driver = shutil.which("chromedriver")
+    if not chromium or not driver:
+        pytest.skip("Chromium and its driver are not installed")
+    options = webdriver.ChromeOptions()
+    options.binary_location = chromium
+    for flag in (
+        "headless", "no-sandbox", "disable-gpu", "disable-quic", "no-first-run",
+        "disable-background-networking", "disable-component-update", "disable-sync",
+        "disable-dev-shm-usage", "window-size=1280,1000",
+        f"user-data-dir={tmp_path_factory.mktemp('chromium')}",
+    ):  # fmt: skip
+        options.add_argument(f"--{flag}")
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    browser = webdriver.Chrome(options, webdriver.ChromeService(driver))
+    yield browser
+    browser.quit()

@@ -66,16 +66,19 @@ def relinked(text: str, source: str) -> str:
 
 
 def commands_page() -> str:
-    """One section a command: usage, help, arguments and options."""
+    """What commands there are; then one section each: help, examples, arguments and options."""
     import typer.main
 
     from kd_cv.cli.app import app
 
-    root = typer.main.get_command(app)
-    lines = ["# Command line", "", *_help(root), ""]
-    for path, command in _commands(root, "kd-cv"):
-        lines += [f"## `{path}`", "", *_help(command), "", *_options(command), ""]
-    return "\n".join(lines)
+    commands = _commands(typer.main.get_command(app), "kd-cv")
+    lines = ["# Command line", "", "| command | |", "|---|---|"]
+    for path, command in commands:
+        what = _marked(" ".join((command.help or "").split("\n\n")[0].split()))
+        lines.append(f"| [`{path}`](#{path.replace(' ', '-')}) | {what} |")
+    for path, command in commands:
+        lines += ["", f"## `{path}`", "", *_help(command), "", *_options(command)]
+    return "\n".join([*lines, ""])
 
 
 def _commands(group: Any, path: str) -> list[tuple[str, Any]]:
@@ -98,7 +101,7 @@ def _help(command: Any) -> list[str]:
         if re.match(r"\s*kd-cv ", paragraph):
             examples.append(paragraph.strip())
             continue
-        lines += [*_block(examples), " ".join(paragraph.split()), ""]
+        lines += [*_block(examples), _marked(" ".join(paragraph.split())), ""]
         examples = []
     return [*lines, *_block(examples)]
 
@@ -107,20 +110,33 @@ def _block(examples: list[str]) -> list[str]:
     return ["```bash", *examples, "```", ""] if examples else []
 
 
+def _marked(text: str) -> str:
+    """A text in which the names of options stand as such."""
+    return re.sub(r"(?<![\w`-])--[a-z][a-z-]*", r"`\g<0>`", text)
+
+
 def _options(command: Any) -> list[str]:
-    """A table of what the command takes."""
+    """A table of what the command takes, arguments first."""
     rows = []
-    for parameter in command.params:
+    for parameter in sorted(command.params, key=lambda p: p.param_type_name != "argument"):
         if parameter.name == "help":
             continue
         if parameter.param_type_name == "argument":
             name = f"`{parameter.metavar or parameter.name.upper()}`"
         else:
-            name = ", ".join(f"`{option}`" for option in parameter.opts)
-        default = parameter.default
-        shown = default is not None and default is not False and not callable(default)
-        text = (parameter.help or "").replace("|", "\\|")
-        rows.append(f"| {name} | {text} | {f'`{default}`' if shown else ''} |")
-    if not rows:
-        return []
-    return ["| | | default |", "|---|---|---|", *rows]
+            names = (*parameter.opts, *parameter.secondary_opts)
+            name = ", ".join(f"`{option}`" for option in names)
+        text = _marked((parameter.help or "").replace("|", "\\|"))
+        rows.append(f"| {name} | {text} | {_default(parameter)} |")
+    return ["| option | | default |", "|---|---|---|", *rows] if rows else []
+
+
+def _default(parameter: Any) -> str:
+    default = parameter.default
+    if parameter.required:
+        return "required"
+    if default is True:
+        return f"`{parameter.opts[0]}`"
+    if default is None or default is False or callable(default):
+        return ""
+    return f"`{default}`"

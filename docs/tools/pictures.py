@@ -13,6 +13,7 @@ from tempfile import TemporaryDirectory
 import cv2
 import matplotlib
 import numpy as np
+import tomllib
 
 matplotlib.use("Agg")
 
@@ -23,7 +24,7 @@ from kd_cv.draw.images import plot_images, plot_matches
 from kd_cv.draw.style import plt, style
 from kd_cv.paper.figures import save_figures
 from kd_cv.paper.material import Material
-from kd_cv.pictures.palette import INLIER, OUTLIER
+from kd_cv.pictures.palette import BLUE, GRAY, INK, INLIER, OUTLIER
 
 FOLDER = Path(__file__).parents[1] / "images"
 KEYPOINTS, NEAR, EACH = 2000, 3.0, 6
@@ -80,6 +81,37 @@ def heat_maps() -> None:
         cv2.imwrite(str(FOLDER / "heat_maps.jpg"), cv2.imread(str(path)))
 
 
+def rooms() -> None:
+    """The rooms of the package, layer over layer, as the contract in pyproject.toml has them."""
+    (FOLDER / "rooms.svg").write_text(drawn_rooms(), encoding="utf-8")
+
+
+def drawn_rooms() -> str:
+    """The drawing as SVG: the rooms of a layer side by side, over those that they may import."""
+    project = tomllib.loads((FOLDER.parents[1] / "pyproject.toml").read_text(encoding="utf-8"))
+    contract = project["tool"]["importlinter"]["contracts"][0]
+    width, height, gap, margin = 720, 30, 8, 40
+    boxes = []
+    for row, layer in enumerate(contract["layers"]):
+        names = layer.split(" | ")
+        side = (width - 2 * margin - gap * (len(names) - 1)) / len(names)
+        for column, name in enumerate(names):
+            x, y = margin + column * (side + gap), 1 + row * (height + gap)
+            boxes += [
+                f'<rect x="{x:g}" y="{y}" width="{side:g}" height="{height}" rx="4"/>',
+                f'<text x="{x + side / 2:g}" y="{y + height / 2 + 5:g}">{name}</text>',
+            ]
+    total = len(contract["layers"]) * (height + gap) - gap + 2
+    arrow = f"M16 1V{total - 1}M11 {total - 10}L16 {total - 1}L21 {total - 10}"
+    return "\n".join([
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {total}" width="{width}">',
+        f"<style>rect{{fill:#fff;stroke:{BLUE}}}path{{fill:none;stroke:{GRAY};stroke-width:2}}"
+        f"text{{font:15px monospace;text-anchor:middle;fill:{INK}}}</style>",
+        f'<rect width="{width}" height="{total}" style="stroke:none"/>',
+        *boxes, f'<path d="{arrow}"/>', "</svg>", "",
+    ])  # fmt: skip
+
+
 def figure_of_the_paper(name: str) -> Callable[[], None]:
     return lambda: save_figures([name], FOLDER, Material(), lambda _, path: print(path))
 
@@ -87,6 +119,7 @@ def figure_of_the_paper(name: str) -> Callable[[], None]:
 PICTURES: dict[str, Callable[[], None]] = {
     "motorcycle": motorcycle,
     "heat_maps": heat_maps,
+    "rooms": rooms,
     **{
         name: figure_of_the_paper(name)
         for name in ("kernels", "parametrizations", "whitening", "eigenvalues")

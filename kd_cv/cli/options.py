@@ -35,7 +35,9 @@ Descriptor = Annotated[str, typer.Option(help="Descriptor: kd, sift or rootsift.
 Compare = Annotated[
     bool, typer.Option("--compare", help="Compare all three descriptors on the same keypoints.")
 ]
-Detector = Annotated[str, typer.Option(help="Detector of OpenCV: sift, orb, fast, gftt, mser, ...")]
+Detector = Annotated[
+    str, typer.Option(help="Detector: dog, ours; or OpenCV's sift, orb, fast, gftt, mser, ...")
+]
 MaxKeypoints = Annotated[
     int, typer.Option(help="How many keypoints of each image, the strongest first.")
 ]

@@ -138,6 +138,40 @@ def test_the_site_loads_nothing_from_elsewhere(site):
         assert not re.search(r"(@import|url\()\s*[\"']?(https?:)?//", sheet.read_text()), sheet
 
 
+SEARCH = """
+const query = document.querySelector("[data-md-component=search-query]");
+query.focus(); query.value = arguments[0]; query.dispatchEvent(new Event("keyup"));
+return [...document.querySelectorAll(".md-search-result__link")].map((link) => link.href);
+"""
+
+
+@pytest.mark.parametrize(
+    "question, page",
+    [("which ratio", "swap.html"), ("ORB keypoints", "keypoints.html"), ("COLMAP", "collections")],
+)
+def test_a_question_finds_its_answer_in_pages_opened_from_a_folder(site, browser, question, page):
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    browser.get((site / "index.html").as_uri())
+    WebDriverWait(browser, 20).until(
+        lambda _: any(page in link for link in browser.execute_script(SEARCH, question))
+    )
+
+
+@pytest.mark.parametrize("width", [400, 1280])
+def test_no_page_is_wider_than_the_window(site, browser, width):
+    window = {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": width < 600}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", window)
+    try:
+        for page in sorted(site.glob("*.html")):
+            if page.name != "404.html":  # which has no place of its own
+                browser.get(page.as_uri())
+                wide = browser.execute_script("return document.documentElement.scrollWidth")
+                assert wide <= width, page.name
+    finally:
+        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
 def test_every_command_and_option_is_on_the_page_of_the_command_line(site):
     import typer.main
 
@@ -161,6 +195,8 @@ def test_every_command_and_option_is_on_the_page_of_the_command_line(site):
     [
         ("ratio   of the\n        test\nlongest and another\nbeyond_it  too",
          "`ratio`\n:   of the test\n\n`longest`\n:   and another\n\n`beyond_it`\n:   too"),
+        ("one, two, three\n        of the test\nratio   of it",
+         "`one, two, three`\n:   of the test\n\n`ratio`\n:   of it"),
         ("A sentence\nof two lines.", "A sentence\nof two lines."),
         (">>> 1 + 1\n2", "```pycon\n>>> 1 + 1\n2\n```"),
     ],

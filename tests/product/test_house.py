@@ -82,17 +82,21 @@ def test_a_room_without_a_layer_is_found(house):
     assert code == 1 and "cellar" in out, out
 
 
-def test_the_architecture_page_names_every_room_in_its_layer():
+def test_the_architecture_page_names_and_draws_every_room():
     tomllib = pytest.importorskip("tomllib")
     page = PACKAGE.parent / "docs/architecture.md"
     if not (PROJECT.exists() and page.exists()):
         pytest.skip("the page is in the source tree")
     contract, _ = tomllib.loads(PROJECT.read_text())["tool"]["importlinter"]["contracts"]
-    drawn = page.read_text(encoding="utf-8").split("```")[1].splitlines()
-    boxes = [line for line in drawn if '["' in line]
-    for layer, box in zip(contract["layers"], boxes, strict=True):
-        for room in re.findall(r"\w+", layer):
-            assert re.search(rf"\b{room}: ", box), (room, box)
+    rooms = [re.findall(r"\w+", layer) for layer in contract["layers"]]
+    names = [room for layer in rooms for room in layer]
+    table = re.findall(r"^\| (`.*?`) \|", page.read_text(encoding="utf-8"), flags=re.M)
+    assert sorted(re.findall(r"`(\w+)`", "".join(table))) == sorted(names)
+    drawing = (page.parent / "images/rooms.svg").read_text(encoding="utf-8")
+    heights: dict[str, list[str]] = {}
+    for y, room in re.findall(r'<text x="\S+" y="(\S+)">(\w+)</text>', drawing):
+        heights.setdefault(y, []).append(room)
+    assert [heights[y] for y in sorted(heights, key=float)] == rooms
 
 
 # What is public -----------------------------------------------------------------------------------

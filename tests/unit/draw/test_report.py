@@ -3,7 +3,6 @@
 import base64
 import json
 import re
-import shutil
 
 import cv2
 import numpy as np
@@ -207,28 +206,6 @@ def test_nothing_is_written_into_a_missing_folder(pair, found, tmp_path):
 # ------------------------------------------------------------------------------------ the browser
 
 
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    webdriver = pytest.importorskip("selenium.webdriver")
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
-    driver = shutil.which("chromedriver")
-    if not chromium or not driver:
-        pytest.skip("Chromium and its driver are not installed")
-    options = webdriver.ChromeOptions()
-    options.binary_location = chromium
-    for flag in (
-        "headless", "no-sandbox", "disable-gpu", "disable-quic", "no-first-run",
-        "disable-background-networking", "disable-component-update", "disable-sync",
-        "disable-dev-shm-usage", "window-size=1280,1000",
-        f"user-data-dir={tmp_path_factory.mktemp('chromium')}",
-    ):  # fmt: skip
-        options.add_argument(f"--{flag}")
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    browser = webdriver.Chrome(options, webdriver.ChromeService(driver))
-    yield browser
-    browser.quit()
-
-
 @pytest.fixture
 def opened(browser, pair, found, tmp_path):
     return _open(browser, _page(pair, found["kd"]), tmp_path)
@@ -237,6 +214,7 @@ def opened(browser, pair, found, tmp_path):
 def _open(browser, page, tmp_path):
     path = tmp_path / "report.html"
     path.write_text(page, encoding="utf-8")
+    browser.get_log("browser")  # what pages before it said
     browser.get(path.as_uri())
     _ready(browser)
     return browser
