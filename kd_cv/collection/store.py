@@ -162,7 +162,7 @@ class FeatureFile(Mapping[str, Features]):
 
     def count(self, name: str) -> int:
         """Keypoints of an image."""
-        group = group_of(self._file, name)
+        group = self._group(name)
         with damage_named(f"{self._file.filename}: {name!r}"):
             return int(_dataset(group, "keypoints").shape[0])
 
@@ -179,11 +179,17 @@ class FeatureFile(Mapping[str, Features]):
             return False
 
     def __getitem__(self, name: str) -> Features:
-        if name not in self:
-            raise KeyError(name)
-        group = group_of(self._file, name)
+        group = self._group(name)
         with damage_named(f"{self._file.filename}: {name!r}"):
             return as_features(read_arrays(group), _uncertainty(group))
+
+    def _group(self, name: str) -> Any:
+        """The group of an image; a KeyError if there is none of that name."""
+        if name in self:
+            return group_of(self._file, name)
+        if name in self.names:  # HDF5 keeps a list and a tree to find by, and one may be damaged
+            raise ValueError(f"{self._file.filename}: {name!r} is damaged: listed, but not found")
+        raise KeyError(name)
 
 
 @contextmanager
