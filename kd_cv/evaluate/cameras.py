@@ -87,6 +87,8 @@ def _read_strecha(image: Path, path: Path) -> CameraView:
 
 def _scaled(K: Float64, size: Float64, image: Path) -> Float64:
     """K for an image that is a reduced copy of one of `size` (width, height)."""
+    if not (size > 0).all():
+        raise ValueError(f"{image.name}: its camera is for an image of {size.tolist()} pixels")
     height, width = read_gray(image).shape
     sx, sy = width / size[0], height / size[1]
     # The left edge of the first pixel, at -1/2, stays where it is.
@@ -110,21 +112,22 @@ def _read_poses(photos: Path, path: Path) -> list[CameraView]:
 
 def _read_colmap(photos: Path, folder: Path) -> list[CameraView]:
     cameras = {}
-    for words in _rows(folder / "cameras.txt"):
+    for words in _rows(folder / "cameras.txt", 7):
         f = _numbers(words[4:], folder / "cameras.txt")
-        if words[1] == "SIMPLE_PINHOLE":
-            fx, fy, cx, cy = f[0], f[0], f[1], f[2]
-        elif words[1] == "PINHOLE":
-            fx, fy, cx, cy = f[:4]
+        if words[1] == "SIMPLE_PINHOLE" and len(f) == 3:
+            fx, fy, cx, cy = f[0], *f
+        elif words[1] == "PINHOLE" and len(f) == 4:
+            fx, fy, cx, cy = f
         else:
             raise ValueError(
-                f"{folder / 'cameras.txt'}: camera {words[0]} is a {words[1]}; only PINHOLE and "
-                "SIMPLE_PINHOLE have no distortion: undistort the photographs first"
+                f"{folder / 'cameras.txt'}: camera {words[0]} is a {words[1]} of {len(f)} numbers; "
+                "only PINHOLE, of 4, and SIMPLE_PINHOLE, of 3, have no distortion: undistort the "
+                "photographs first"
             )
         cx, cy = from_corner(np.array([cx, cy]))
         cameras[words[0]] = np.array([[fx, 0, cx], [0, fy, cy], [0, 0, 1.0]])
     views = []
-    for words in _rows(folder / "images.txt", every=2):
+    for words in _rows(folder / "images.txt", 10, every=2):
         w, x, y, z, *t = _numbers(words[1:8], folder / "images.txt")
         norm = np.linalg.norm([w, x, y, z])
         angle = 2 * np.arctan2(np.linalg.norm([x, y, z]), w)
@@ -136,11 +139,15 @@ def _read_colmap(photos: Path, folder: Path) -> list[CameraView]:
     return views
 
 
-def _rows(path: Path, every: int = 1) -> list[list[str]]:
-    """The words of every n-th line that is not a comment: in images.txt points follow each image,
-    and may be an empty line."""
+def _rows(path: Path, fewest: int, every: int = 1) -> list[list[str]]:
+    """The words, `fewest` or more, of every n-th line that is not a comment: in images.txt points
+    follow each image, and may be an empty line."""
     lines = [line for line in read_text(path, MAX_BYTES).splitlines() if not line.startswith("#")]
-    return [line.split() for line in lines[::every] if line.strip()]
+    rows = [line.split() for line in lines[::every] if line.strip()]
+    for words in rows:
+        if len(words) < fewest:
+            raise ValueError(f"{path}: {' '.join(words)!r} has fewer than {fewest} words")
+    return rows
 
 
 def _photo(photos: Path, name: str) -> Path:

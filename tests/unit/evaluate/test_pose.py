@@ -97,6 +97,14 @@ def test_cameras_that_cannot_be_used_are_refused(photos, tmp_path):
     (folder / "cameras.txt").write_text("1 OPENCV 320 240 400 400 160 120 0 0 0 0\n")
     with pytest.raises(ValueError, match=r"OPENCV.*undistort"):
         read_cameras(photos, folder)
+    for line in ("1", "1 PINHOLE", "1 PINHOLE 320 240 400 400 160", "1 SIMPLE_PINHOLE 9 9 4 1"):
+        (folder / "cameras.txt").write_text(line + "\n")
+        with pytest.raises(ValueError, match=r"cameras.txt: .*(words|numbers)"):
+            read_cameras(photos, folder)
+    folder = write_cameras(tmp_path / "images", "colmap")
+    (folder / "images.txt").write_text("1 1 0 0 0 3 4 5 1\n\n")
+    with pytest.raises(ValueError, match=r"images.txt: '1 1 .* has fewer than 10 words"):
+        read_cameras(photos, folder)
     folder = write_cameras(tmp_path / "poses", "poses")
     (folder / "poses.txt").write_text("0.png 1 2 3\n")
     with pytest.raises(ValueError, match="line 1: a name and 21 numbers, got 3"):
@@ -107,6 +115,9 @@ def test_cameras_that_cannot_be_used_are_refused(photos, tmp_path):
     folder = write_cameras(tmp_path / "strecha", "strecha")
     (folder / "0.png.camera").write_text("nan " * 26)
     with pytest.raises(ValueError, match="not finite"):
+        read_cameras(photos, folder)
+    (folder / "0.png.camera").write_text("1 " * 24 + "0 0")
+    with pytest.raises(ValueError, match=r"0.png: its camera is for an image of \[0.0, 0.0\]"):
         read_cameras(photos, folder)
     with pytest.raises(ValueError, match="R must be a rotation"):
         CameraView(photos / "0.png", K, 2 * np.eye(3), np.zeros(3))
