@@ -127,7 +127,7 @@ def read_pairs(path: PathLike) -> list[Pair]:
     lines = read_text(path, MAX_LIST_BYTES, "utf-8").splitlines()
     pairs = [tuple(line.split("\t" if "\t" in line else None)) for line in lines if line.strip()]
     for number, pair in enumerate(pairs, 1):
-        if len(pair) != 2:
+        if len(pair) != 2 or not all(pair):
             raise ValueError(f"{path}, pair {number}: expected two names, got {' '.join(pair)!r}")
     return pairs  # type: ignore[return-value]
 
@@ -135,7 +135,10 @@ def read_pairs(path: PathLike) -> list[Pair]:
 def write_pairs(path: PathLike, pairs: Sequence[Pair]) -> None:
     """What `read_pairs` reads: with tabs if a name has a blank."""
     names = {name for pair in pairs for name in pair}
-    between = "\t" if any(len(name.split()) > 1 for name in names) else " "
+    for name in names:
+        if "\t" in name or name.splitlines() != [name]:
+            raise ValueError(f"a list of pairs cannot hold the name {name!r}")
+    between = "\t" if any(name.split() != [name] for name in names) else " "
     with replacing(path) as temporary:
         text = "".join(f"{a}{between}{b}\n" for a, b in pairs)
         temporary.write_text(text, encoding="utf-8")

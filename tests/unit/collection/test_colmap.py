@@ -269,9 +269,20 @@ def test_names_that_a_list_of_pairs_could_not_hold(room: Path, tmp_path: Path, m
 
 
 def test_pairs_of_names_with_blanks(tmp_path: Path) -> None:
-    for pairs in ([("a.png", "b.png")], [("a b.png", "#c.png"), ("d.png", "a b.png")]):
-        colmap.write_pairs(tmp_path / "pairs.txt", pairs)
-        assert read_pairs(tmp_path / "pairs.txt") == pairs
+    path = tmp_path / "pairs.txt"
+    for pairs in (
+        [("a.png", "b.png")],
+        [("a b.png", "#c.png"), ("d.png", "a b.png")],
+        [("a.png", " b.png")],
+    ):
+        colmap.write_pairs(path, pairs)
+        assert read_pairs(path) == pairs
+    for name in ("a\tb.png", "a\nb.png", ""):
+        with pytest.raises(ValueError, match="a list of pairs cannot hold the name"):
+            colmap.write_pairs(path, [("c.png", name)])
+    path.write_text("a b.png\t\n")
+    with pytest.raises(ValueError, match="pair 1: expected two names"):
+        read_pairs(path)
 
 
 def test_command(
