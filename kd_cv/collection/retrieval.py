@@ -7,7 +7,9 @@ with the query, and those that agree with it, by one plane or as a scene, come f
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import hashlib
+import os
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,8 @@ from numpy.typing import NDArray
 from kd_cv.collection import Extraction, FeatureFile, Features, reading
 from kd_cv.collection.extraction import check_settings
 from kd_cv.descriptor.frames import as_detectable, as_gray
-from kd_cv.io.files import PathLike, opened, replacing
+from kd_cv.io.archive import checksum, read_npz
+from kd_cv.io.files import PathLike, replacing
 from kd_cv.matching import RATIO, match_descriptors
 from kd_cv.models import Model, estimate
 
@@ -111,32 +114,38 @@ class Index:
 
     def save(self, path: PathLike) -> None:
         """Write one .npz file, whole or not at all; it names the feature file by its path."""
-        data = _faiss().serialize_index(self.faiss)
-        names, features = np.array(self.names), np.array(str(self.features.absolute()))
+        arrays = {
+            "index": _faiss().serialize_index(self.faiss),
+            "names": np.array(self.names),
+            "starts": self.starts,
+            "features": np.array(str(self.features.absolute())),
+            "settings": np.array(self.settings),
+        }
         with replacing(path) as temporary, open(temporary, "wb") as file:
-            np.savez(
-                file,
-                index=data,
-                names=names,
-                starts=self.starts,
-                features=features,
-                settings=np.array(self.settings),
-            )
+            np.savez(file, sha256=np.array(checksum_of(arrays)), **arrays)
 
     @classmethod
     def load(cls, path: PathLike) -> Index:
-        """Read a file written by `save`."""
-        with opened(path) as file, np.load(file, allow_pickle=False) as archive:
-            missing = {"index", "names", "starts", "features", "settings"} - set(archive.files)
-            if missing:
-                raise ValueError(f"{path} is not an index: it lacks {sorted(missing)}")
-            return cls(
-                str(archive["features"]),
-                tuple(archive["names"].tolist()),
-                archive["starts"],
-                _faiss().deserialize_index(archive["index"]),
-                str(archive["settings"]),
-            )
+        """Read a file written by `save`; ValueError if it is damaged."""
+        size = os.path.getsize(path)
+        arrays = read_npz(path, size)  # stored, as `save` does: no more bytes than the file has
+        missing = {"index", "names", "starts", "features", "settings", "sha256"} - set(arrays)
+        if missing:
+            raise ValueError(f"{path} is not an index: it lacks {sorted(missing)}")
+        # FAISS's reader believes what it reads.
+        if str(arrays.pop("sha256")) != checksum_of(arrays):
+            raise ValueError(f"{path} is damaged: its checksum is wrong")
+        names, starts = arrays["names"], arrays["starts"]
+        try:
+            index = _faiss().deserialize_index(arrays["index"])
+        except (RuntimeError, AssertionError) as error:
+            raise ValueError(f"{path} holds no index of FAISS's: {error}") from error
+        if names.ndim != 1 or names.dtype.kind != "U" or starts.shape != (len(names) + 1,):
+            raise ValueError(f"{path}: {names.shape} names and {starts.shape} starts do not fit")
+        if starts[0] != 0 or (np.diff(starts) < 0).any() or starts[-1] != index.ntotal:
+            raise ValueError(f"{path}: its starts are not those of {index.ntotal} descriptors")
+        features, settings = str(arrays["features"]), str(arrays["settings"])
+        return cls(features, tuple(names.tolist()), starts.astype(np.int64), index, settings)
 
     def search(
         self,
@@ -213,6 +222,12 @@ class Index:
                         a, b = sorted((name, self.names[j]))
                         wanted[a, b] = None
         return list(wanted)
+
+
+def checksum_of(arrays: Mapping[str, NDArray[Any]]) -> str:
+    """SHA-256 of what `Index.save` writes."""
+    index = hashlib.sha256(np.ascontiguousarray(arrays["index"]).data).hexdigest()
+    return checksum({k: arrays[k] for k in arrays if k != "index"}, {"index": index})
 
 
 def verified(query: Features, other: Features, name: str, votes: float, threshold: float) -> Hit:

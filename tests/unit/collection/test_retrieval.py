@@ -9,9 +9,9 @@ from collections_of_photographs import whitened
 from skimage import data
 
 from kd_cv.collection import Extraction, extract
-from kd_cv.collection.retrieval import Index, default_factory
+from kd_cv.collection.retrieval import Index, checksum_of, default_factory
 
-pytest.importorskip("faiss")
+faiss = pytest.importorskip("faiss")
 pytest.importorskip("h5py")
 
 SHOWN = ("astronaut", "coffee", "chelsea", "camera", "brick", "gravel")
@@ -100,6 +100,38 @@ def test_saved_and_loaded(features: Path, extraction: Extraction, tmp_path: Path
     np.savez(tmp_path / "other.npz", x=1)
     with pytest.raises(ValueError, match="not an index"):
         Index.load(tmp_path / "other.npz")
+
+
+def test_a_damaged_index_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "index.npz"
+    rows = faiss.IndexFlatL2(4)
+    rows.add(np.eye(4, dtype=np.float32))
+    made = Index("f.h5", ("a", "b"), np.array([0, 1, 4]), rows, "{}")
+    made.save(path)
+    assert len(Index.load(path)) == 4
+    with np.load(path) as archive:
+        arrays = {name: archive[name] for name in archive.files if name != "sha256"}
+    one_bit = {**arrays, "index": arrays["index"] ^ 1}
+    np.savez(path, **one_bit, sha256=checksum_of(arrays))
+    with pytest.raises(ValueError, match="its checksum is wrong"):
+        Index.load(path)
+    np.savez_compressed(path, **arrays, zeros=np.zeros(10**6))
+    with pytest.raises(ValueError, match="bytes unpacked, at most"):
+        Index.load(path)
+    for wrong, said in (
+        ({"starts": np.array([0, 1])}, "names and .* starts do not fit"),
+        ({"starts": np.array([0, 1, 5])}, "starts are not those of 4 descriptors"),
+        ({"starts": np.array([0, 9, 4])}, "starts are not those of 4 descriptors"),
+        ({"names": np.zeros(2)}, "names and .* starts do not fit"),
+        ({"index": np.zeros(9, np.uint8)}, "no index of FAISS's"),
+    ):
+        changed = {**arrays, **wrong}
+        np.savez(path, **changed, sha256=checksum_of(changed))
+        with pytest.raises(ValueError, match=said):
+            Index.load(path)
+    path.write_bytes(b"PK")
+    with pytest.raises(ValueError, match="not a sound"):
+        Index.load(path)
 
 
 def test_query_must_be_described_alike(features: Path) -> None:
