@@ -27,6 +27,7 @@ from kd_cv.models import (
     Model,
     TwoViews,
     as_camera,
+    as_threshold,
     camera_of,
     check_model,
     estimate,
@@ -170,10 +171,8 @@ def match(
             raise ValueError(f"{name} must be at least 1, got {number}")
     if model not in MODELS:
         check_model(model, cameras=True)
-    if not 0 < as_float(ratio, "ratio") <= 1:
-        raise ValueError(f"ratio must be above 0 and at most 1, got {ratio}")
-    if not 0 < as_float(threshold, "threshold") < np.inf:
-        raise ValueError(f"threshold must be positive and finite, got {threshold}")
+    ratio = _as_ratio(ratio)
+    threshold = as_threshold(threshold)
     sources = as_source(image0, "image0"), as_source(image1, "image1")
     K0, K1 = _cameras(sources, (camera0, camera1), model)
     (keypoints0, d0), (keypoints1, d1) = (
@@ -322,6 +321,7 @@ def match_descriptors(
     Rows of zeros, which describe nothing, match nothing. With one candidate only there is no
     second neighbour, and the ratio is 0.
     """
+    ratio = _as_ratio(ratio)
     if d0 is None or d1 is None:
         return _no_matches()
     d0, d1 = np.asarray(d0), np.asarray(d1)
@@ -361,6 +361,13 @@ def match_descriptors(
         keep &= back[nearest] == np.arange(len(a))
     matches = np.stack([rows0[keep], rows1[nearest[keep]]], axis=1)
     return matches, ratios[keep]
+
+
+def _as_ratio(ratio: float) -> float:
+    number = as_float(ratio, "ratio")
+    if not 0 < number <= 1:
+        raise ValueError(f"ratio must be above 0 and at most 1, got {ratio}")
+    return number
 
 
 def _extract(

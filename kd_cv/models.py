@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kd_cv.descriptor.forks import opencv
+from kd_cv.descriptor.frames import as_float
 from kd_cv.geometry import as_points, cross_matrix, epipolar_errors, reprojection_errors
 
 Model = Literal["homography", "fundamental", "essential"]
@@ -90,7 +91,10 @@ def estimate(
         raise ValueError(
             f"expected as many points0 as points1, got {len(points0)} and {len(points1)}"
         )
+    if not (np.isfinite(points0).all() and np.isfinite(points1).all()):
+        raise ValueError("points0 and points1 must be finite numbers")
     check_model(model, K0 is not None and K1 is not None)
+    threshold = as_threshold(threshold)
     if model == "homography":
         return TwoViews("homography", *find_homography(points0, points1, threshold))
     if model == "fundamental":
@@ -116,6 +120,14 @@ def check_model(model: str, cameras: bool) -> None:
         raise ValueError("model 'essential' needs the camera matrix of both images")
 
 
+def as_threshold(threshold: float) -> float:
+    """A distance in pixels that is positive and finite."""
+    number = as_float(threshold, "threshold")
+    if not 0 < number < np.inf:
+        raise ValueError(f"threshold must be positive and finite, got {threshold}")
+    return number
+
+
 def is_plane(errors: Float64, scene: TwoViews, threshold: float) -> bool:
     """Whether a plane, from which the matches are `errors` (M,) pixels away, explains the scene."""
     if not scene.success:
@@ -132,10 +144,10 @@ def find_homography(
     """H_0to1 by MAGSAC and its inliers (M,); None and no inliers if it finds nothing."""
     if len(points0) < NEEDED["homography"]:
         return _nothing(points0)
-    estimate_and_mask = cv2.findHomography(
-        points0, points1, cv2.USAC_MAGSAC, threshold, maxIters=ITERATIONS, confidence=CONFIDENCE
-    )
-    return _checked(points0, *estimate_and_mask)
+    return _found(
+        cv2.findHomography, points0, points1, cv2.USAC_MAGSAC, threshold,
+        maxIters=ITERATIONS, confidence=CONFIDENCE,
+    )  # fmt: skip
 
 
 @opencv
@@ -145,10 +157,9 @@ def find_fundamental(
     """F_0to1 by MAGSAC and its inliers (M,); None and no inliers if it finds nothing."""
     if len(points0) < NEEDED["fundamental"]:
         return _nothing(points0)
-    estimate_and_mask = cv2.findFundamentalMat(
-        points0, points1, cv2.USAC_MAGSAC, threshold, CONFIDENCE, ITERATIONS
+    return _found(
+        cv2.findFundamentalMat, points0, points1, cv2.USAC_MAGSAC, threshold, CONFIDENCE, ITERATIONS
     )
-    return _checked(points0, *estimate_and_mask)
 
 
 @opencv
@@ -166,11 +177,10 @@ def find_pose(
     rays0, rays1 = rays(points0, K0), rays(points1, K1)
     focal = float(np.mean([K0[0, 0], K0[1, 1], K1[0, 0], K1[1, 1]]))
     # Graph cuts find what MAGSAC misses here: of five points, many samples are nearly degenerate.
-    estimate_and_mask = cv2.findEssentialMat(
-        rays0, rays1, np.eye(3), cv2.USAC_ACCURATE, CONFIDENCE,
+    E_0to1, first = _found(
+        cv2.findEssentialMat, rays0, rays1, np.eye(3), cv2.USAC_ACCURATE, CONFIDENCE,
         min(threshold, POSE_SAMPLES) / focal, ITERATIONS,
     )  # fmt: skip
-    E_0to1, first = _checked(points0, *estimate_and_mask)
     if E_0to1 is None:
         return TwoViews("essential", None, first)
     _, R, t, _ = cv2.recoverPose(E_0to1, rays0[first], rays1[first])
@@ -236,8 +246,17 @@ def _nothing(points: Float64) -> tuple[None, Mask]:
     return None, np.zeros(len(points), dtype=bool)
 
 
-def _checked(points: Float64, matrix: Any, mask: Any) -> tuple[Float64 | None, Mask]:
-    """What OpenCV found as (3, 3) and (M,); it may be None, empty, infinite or several matrices."""
+def _found(
+    find: Any, points0: Float64, points1: Float64, *args: Any, **options: Any
+) -> tuple[Float64 | None, Mask]:
+    """What OpenCV finds as (3, 3) and (M,); it may be None, empty, infinite or several matrices.
+
+    Of points in one place it may be an error.
+    """
+    try:
+        matrix, mask = find(points0, points1, *args, **options)
+    except cv2.error:
+        return _nothing(points0)
     if matrix is None or mask is None or matrix.shape != (3, 3) or not np.isfinite(matrix).all():
-        return _nothing(points)
+        return _nothing(points0)
     return matrix, mask.ravel().astype(bool)

@@ -140,6 +140,20 @@ def test_nothing_is_found_in_random_matches_or_too_few(model):
     assert estimate(same, same, model, K0=K0, K1=K1).inliers.shape == (30,)
 
 
+@pytest.mark.parametrize("model", MODELS)
+def test_nothing_is_found_where_opencv_fails(model, monkeypatch):
+    # findFundamentalMat does for some points of which many are in one place.
+    for name in ("findHomography", "findFundamentalMat", "findEssentialMat"):
+
+        def fails(*args, **options):
+            raise cv2.error("(-215:Assertion failed) !model.empty()")
+
+        monkeypatch.setattr(cv2, name, fails)
+    points0, points1 = np.random.default_rng(0).uniform(0, 700, (2, 20, 2))
+    found = estimate(points0, points1, model, K0=K0, K1=K1)
+    assert found.matrix is None and not found.success and not found.inliers.any()
+
+
 def test_a_homography_of_fewer_than_four_matches_is_none():
     H, inliers = find_homography(np.zeros((3, 2)), np.zeros((3, 2)))
     assert H is None and inliers.tolist() == [False] * 3
@@ -165,6 +179,14 @@ def test_wrong_arguments_are_named():
         estimate(points, points, "essential", K0=K0)
     with pytest.raises(ValueError, match="as many points0 as points1, got 9 and 8"):
         estimate(points, points[:8])
+    for value in (np.nan, np.inf):
+        with pytest.raises(ValueError, match="points0 and points1 must be finite"):
+            estimate(points, np.full((9, 2), value))
+    for value in (0, -1, np.nan, np.inf):
+        with pytest.raises(ValueError, match="threshold must be positive and finite"):
+            estimate(points, points, threshold=value)
+    with pytest.raises(TypeError, match="threshold must be a number, got None"):
+        estimate(points, points, threshold=None)
     with pytest.raises(ValueError, match=r"K0 must be \(3, 3\), got shape \(2, 2\)"):
         as_camera(np.eye(2), "K0")
     for wrong in (
