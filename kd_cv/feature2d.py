@@ -367,7 +367,8 @@ def _turned(gray: NDArray[Any], frames: Frames, keypoints: KeyPoints) -> Frames:
     without = (frames[:, 3] == -1) | ((frames[:, 3] == 0) & (classes >= 0))  # KAZE's detect
     rows = np.flatnonzero(without & np.isfinite(frames).all(axis=1) & (frames[:, 2] > 0))
     frames = frames.copy()
-    frames[rows, 3] = dominant_angles(gray, frames[rows])
+    # As keypoints hold them: what is handed back has the same descriptors again.
+    frames[rows, 3] = dominant_angles(gray, frames[rows]).astype(np.float32)
     for i in rows.tolist():
         keypoints[i].angle = frames[i, 3]
     return frames

@@ -50,6 +50,10 @@ def test_given_angles_are_kept_and_the_dominant_one_is_the_detectors(camera, key
     np.testing.assert_array_equal(
         kd.compute(camera, keypoints)[1], KDDescriptor().compute(camera, keypoints)[1]
     )
+    # What is handed back has an angle, and with it the same descriptors again.
+    bare = [cv2.KeyPoint(*k.pt, k.size, -1, k.response, k.octave) for k in keypoints]
+    with_angles, rows = kd.compute(camera, bare)
+    np.testing.assert_array_equal(KDDescriptor().compute(camera, with_angles)[1], rows)
     frames = kd.frames(keypoints)
     index, turned = oriented(camera, frames)
     alone = np.flatnonzero(np.bincount(index) == 1)
