@@ -48,7 +48,7 @@ compat-torch: $(DEV)/ready  ## the same for the oldest and the newest torch: sev
 golden: $(DEV)/ready  ## write the stored descriptors again, when the descriptor is meant to change
 	$(DEV)/bin/python tests/witness/golden/make.py
 
-fuzz: $(DEV)/ready  ## feed mutated files and arrays to the readers, for minutes
+fuzz: $(DEV)/ready  ## feed changed files and any arguments to all that takes them, for half an hour
 	-$(DEV)/bin/pip install $(PIP_QUIET) "atheris>=3"
 	$(DEV)/bin/python tests/robust/fuzz/run.py
 

@@ -32,7 +32,9 @@ def test_target(name):
 
 def test_the_command_runs_and_reports():
     program = Path(__file__).parent / "fuzz" / "run.py"
-    command = [sys.executable, str(program), "weights", "--plain", "--seconds", "0.5"]
+    command = [sys.executable, str(program), "weights", "rows", "--plain", "--inputs", "100"]
     result = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert result.returncode == 0, result.stdout + result.stderr
-    assert "weights: " in result.stdout and result.stdout.endswith("0 findings\n")
+    *_, weights, rows, total = result.stdout.splitlines()
+    assert weights.startswith("weights: 100 inputs, ") and rows.startswith("rows: 100 inputs, ")
+    assert total.startswith("2 targets: 200 inputs, ") and total.endswith(" 0 findings")

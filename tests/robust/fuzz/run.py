@@ -1,9 +1,14 @@
-"""Fuzz what reads the bytes of others: python tests/robust/fuzz/run.py [TARGET ...] --seconds 60
+"""Fuzz what takes bytes and arguments of others: python tests/robust/fuzz/run.py [TARGET ...]
 
 Every target runs in a process of its own with a limit on its memory, and a limit on the time of an
 input. Atheris (coverage-guided, `pip install atheris`) chooses the inputs; where it is not
 installed, random changes of the seeds do. An input that crashes, hangs, takes too much memory or
-raises what it should not is kept in the folder --output; the exit code is 1 if there is any.
+raises what it should not is kept in the folder --output; the exit code is 1 if there is any. A run
+with the same --output goes on from the inputs that were of interest.
+
+    run.py --seconds 600 --output findings    ten minutes for each target
+    run.py detector --inputs 100000           until there were as many
+    run.py detector --replay FILE             what one input does
 """
 
 import argparse
@@ -23,8 +28,14 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 CORPUS = HERE / "corpus"
 MEMORY = 1 << 30  # beyond what the process has when all is loaded
-TIMEOUT = 20  # seconds for one input; the slowest seed takes less than 0.1
+TIMEOUT = 60  # seconds for one input; the slowest seed takes less than 0.1
 MAX_FINDS = 20  # of one target
+OF_TIME = 70  # libFuzzer's exit code for an input that takes too long
+# Of what OpenCV decodes: the limits that are our own are lower here too, see `target`.
+QUIET = {
+    **os.environ, "OPENCV_LOG_LEVEL": "SILENT", "OPENBLAS_NUM_THREADS": "1",
+    "OPENCV_IO_MAX_IMAGE_PIXELS": str(2**22),
+}  # fmt: skip
 
 
 def kept(name: str) -> list[bytes]:
@@ -54,12 +65,13 @@ class Finds:
         path.with_suffix(".txt").write_text(text, encoding="utf-8", errors="replace")
 
 
-def child(name: str, seconds: float, seed: int, output: Path, plain: bool) -> None:
-    """Fuzz one target until the time is over; the parent reads the log and the folder."""
+def child(name: str, seconds: float, most: int, seed: int, output: Path, plain: bool) -> None:
+    """Fuzz one target until the time or `most` inputs are over; the parent reads the folder."""
     if not plain:
         import atheris
 
-        with atheris.instrument_imports(include=["kd_cv", "zipfile", "json", "targets"]):
+        seen = ["kd_cv", "zipfile", "json", "files", "calls", "choices"]
+        with atheris.instrument_imports(include=seen):
             from targets import TARGETS
     else:
         from targets import TARGETS
@@ -91,7 +103,7 @@ def child(name: str, seconds: float, seed: int, output: Path, plain: bool) -> No
         for data in mutations(inputs, seed):
             faulthandler.dump_traceback_later(TIMEOUT, exit=True)
             one(data)
-            if time.monotonic() > end:
+            if time.monotonic() > end or counts[0] >= most:
                 break
         faulthandler.cancel_dump_traceback_later()
         (output / "runs").write_text(f"{counts[0]} {counts[1]}")
@@ -102,6 +114,7 @@ def child(name: str, seconds: float, seed: int, output: Path, plain: bool) -> No
         (corpus / hashlib.sha256(data).hexdigest()[:16]).write_bytes(data)
     options = {
         "max_total_time": max(1, round(seconds)), "timeout": TIMEOUT, "seed": seed + 1,
+        "runs": max(1, most - counts[0]),
         "rss_limit_mb": 0, "artifact_prefix": f"{output}/", "max_len": 1 << 15,
         "len_control": 0, "print_final_stats": 1,
     }  # fmt: skip
@@ -118,36 +131,45 @@ def _virtual() -> int:
 # --------------------------------------------------------------------------------------- the parent
 
 
-def fuzz(name: str, seconds: float, seed: int, output: Path, plain: bool) -> tuple[int, int, int]:
-    """Run a target, again after each crash, until the time is over: inputs, taken, findings."""
+def fuzz(
+    name: str, seconds: float, most: int, seed: int, output: Path, plain: bool
+) -> tuple[int, int, int]:
+    """Run a target, again after each crash, until all is over: inputs, taken, findings."""
     end = time.monotonic() + seconds
-    runs = taken = crashes = 0
+    runs = taken = crashes = starts = 0
     folder = output / name
     folder.mkdir(parents=True, exist_ok=True)
-    while crashes < MAX_FINDS and (left := end - time.monotonic()) > 0:
+    while crashes < MAX_FINDS and runs < most and (left := end - time.monotonic()) > 0:
+        starts += 1
         (folder / "runs").unlink(missing_ok=True)
         command = [
             sys.executable, str(Path(__file__).resolve()), name, "--child", "--seconds", str(left),
-            "--seed", str(seed + crashes), "--output", str(folder), *["--plain"] * plain,
+            "--inputs", str(most - runs), "--seed", str(seed + starts), "--output", str(folder),
+            *["--plain"] * plain,
         ]  # fmt: skip
-        quiet = {**os.environ, "OPENCV_LOG_LEVEL": "SILENT", "OPENBLAS_NUM_THREADS": "1"}
         fast = "/dev/shm" if os.path.isdir("/dev/shm") else None
         with open(folder / "log", "wb") as log, tempfile.TemporaryDirectory(dir=fast) as scratch:
             ended = subprocess.run(
-                command, stdout=log, stderr=log, check=False, env={**quiet, "TMPDIR": scratch}
+                command, stdout=log, stderr=log, check=False, env={**QUIET, "TMPDIR": scratch}
             )
         if (folder / "runs").exists():
             a, b = (folder / "runs").read_text().split()
             runs, taken = runs + int(a), taken + int(b)
         if ended.returncode == 0:
             break
-        crashes += 1
+        if runs == 0:
+            crashes += 1
         print(f"{name}: ended with code {ended.returncode}")
         print("    " + "\n    ".join(_tail(folder / "log")))
-        if (folder / "last").exists():
-            (folder / "last").rename(folder / f"crash-{seed + crashes}")
         if runs == 0:
             break  # it never began
+        last = folder / f"crash-{seed + starts}"
+        (folder / "last").rename(last)
+        if ended.returncode == OF_TIME and _passes(name, last):
+            print(f"{name}: {last.name} takes no such time again: the machine was busy")
+            last.unlink()
+        else:
+            crashes += 1
     for path in [folder / "last", folder / "runs"]:
         path.unlink(missing_ok=True)
     raised = sorted(folder.glob("raised-*.txt"))
@@ -155,6 +177,18 @@ def fuzz(name: str, seconds: float, seed: int, output: Path, plain: bool) -> tup
         print(f"{name}: {path.with_suffix('')}")
         print("    " + "\n    ".join(path.read_text().strip().splitlines()[-3:]))
     return runs, taken, crashes + len(raised)
+
+
+def _passes(name: str, path: Path) -> bool:
+    """Whether an input does no harm when it is run alone."""
+    command = [sys.executable, str(Path(__file__).resolve()), name, "--replay", str(path)]
+    try:
+        ended = subprocess.run(
+            command, capture_output=True, check=False, env=QUIET, timeout=2 * TIMEOUT
+        )
+    except subprocess.TimeoutExpired:
+        return False
+    return ended.returncode == 0
 
 
 def _tail(log: Path) -> list[str]:
@@ -169,32 +203,46 @@ def main() -> int:
     )
     parser.add_argument("targets", nargs="*", metavar="TARGET", help="all by default")
     parser.add_argument("--seconds", type=float, default=60, help="for each target (60)")
+    parser.add_argument("--inputs", type=int, default=sys.maxsize, help="for each, at most")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--output", type=Path, help="for findings; a temporary folder by default")
     parser.add_argument("--plain", action="store_true", help="without Atheris")
+    parser.add_argument("--replay", type=Path, help="run this one input of one target")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     plain = arguments.plain or importlib.util.find_spec("atheris") is None
     if arguments.child:
-        child(arguments.targets[0], arguments.seconds, arguments.seed, arguments.output, plain)
+        child(
+            arguments.targets[0], arguments.seconds, arguments.inputs, arguments.seed,
+            arguments.output, plain,
+        )  # fmt: skip
         return 0
     from targets import TARGETS
 
     unknown = set(arguments.targets) - set(TARGETS)
     if unknown:
         parser.error(f"unknown targets {sorted(unknown)}: expected some of {list(TARGETS)}")
+    if arguments.replay:
+        (name,) = arguments.targets
+        taken = TARGETS[name].check(arguments.replay.read_bytes())
+        print(f"{name}: {'taken' if taken else 'refused'}")
+        return 0
     output = arguments.output or Path(tempfile.mkdtemp(prefix="kd_cv-fuzz-"))
     print("inputs by", "random changes of the seeds" if plain else "Atheris", flush=True)
-    findings = 0
+    counts = {}
     for name in arguments.targets or TARGETS:
         module = TARGETS[name].needs
         if module and importlib.util.find_spec(module) is None:
             print(f"{name}: left out, {module} is not installed")
             continue
-        runs, taken, found = fuzz(name, arguments.seconds, arguments.seed, output, plain)
-        findings += found
-        print(f"{name}: {runs} inputs, {taken} taken, {found} findings", flush=True)
-    print(f"{findings} findings" + (f" in {output}" if findings else ""))
+        counts[name] = fuzz(
+            name, arguments.seconds, arguments.inputs, arguments.seed, output, plain
+        )
+        print("{}: {} inputs, {} taken, {} findings".format(name, *counts[name]), flush=True)
+    inputs, taken, findings = (sum(column) for column in zip(*counts.values(), strict=True))
+    print(f"{len(counts)} targets: {inputs} inputs, {taken} taken, {findings} findings")
+    if findings:
+        print(f"they are in {output}")
     return int(findings > 0)
 
 
