@@ -43,7 +43,7 @@ def pairs_of(name: str, seed: int) -> list[torch.Tensor]:
 def figure(kd: KDModule, views: list[torch.Tensor]) -> float:
     """Mean average precision of nearest neighbours, in percent."""
     sides = ([kd(pairs[:, k : k + 1]).detach().numpy() for k in (0, 1)] for pairs in views)
-    return 100 * float(np.mean([matching(*side)["ap"] for side in sides]))
+    return 100 * float(np.mean([matching(*side) for side in sides]))
 
 
 parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])

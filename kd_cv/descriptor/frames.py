@@ -134,27 +134,31 @@ def from_keypoints(keypoints: Sequence[cv2.KeyPoint]) -> Frames:
     return frames
 
 
-def to_keypoints(frames: Frames) -> tuple[cv2.KeyPoint, ...]:
-    """OpenCV keypoints of frames (N, 4), which show by their octave that sizes are SIFT's."""
+def to_keypoints(frames: Frames, last: int = MAX_SIDE) -> tuple[cv2.KeyPoint, ...]:
+    """OpenCV keypoints of frames (N, 4), which show by their octave that sizes are SIFT's.
+
+    last: see `sift_octave`.
+    """
     frames = as_frames(frames)
     return tuple(
         cv2.KeyPoint(x, y, size, angle, 0.0, octave)
         for (x, y, size, angle), octave in zip(
-            frames.tolist(), sift_octave(frames).tolist(), strict=True
+            frames.tolist(), sift_octave(frames, last).tolist(), strict=True
         )
     )
 
 
-def sift_octave(frames: Frames) -> NDArray[np.int64]:
+def sift_octave(frames: Frames, last: int = MAX_SIDE) -> NDArray[np.int64]:
     """The octave that cv2.SIFT packs into a keypoint of this size: (N,).
 
-    octave | layer << 8 | fraction << 16, of its own scale space: 1.6 pixels, three layers.
+    octave | layer << 8 | fraction << 16, of its own scale space: 1.6 pixels, three layers. `last`
+    is the last octave that there is.
     """
     sizes = np.where(np.isfinite(frames[:, 2]), frames[:, 2], 1.0)
     scale = 3 * np.log2(np.clip(sizes, 1.0, MAX_SIDE) / (2 * SIFT_SIGMA))
     nearest = np.maximum(np.rint(scale), -2)  # the first that it searches
-    octave = (nearest - 1) // 3
-    layer = nearest - 3 * octave
+    octave = np.minimum((nearest - 1) // 3, last)
+    layer = np.minimum(nearest - 3 * octave, 3)
     fraction = np.clip(np.rint((scale - nearest + 0.5) * 255), 0, 255)
     packed = [part.astype(np.int64) for part in (octave, layer, fraction)]
     return (packed[0] & 255) | packed[1] << 8 | packed[2] << 16
@@ -226,7 +230,7 @@ def resized_points(points: NDArray[Any], ratio: NDArray[np.float64] | float) -> 
     return from_corner(to_corner(points) * ratio)
 
 
-def resizing(before: tuple[int, ...], after: tuple[int, ...]) -> NDArray[np.float64]:
+def resizing(before: Sequence[float], after: Sequence[float]) -> NDArray[np.float64]:
     """(3, 3) from the pixels of an image to those of its resized copy, by their shapes.
 
     >>> resizing((480, 640), (240, 320))

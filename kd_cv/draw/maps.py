@@ -36,17 +36,13 @@ def plot_heatmap(
     *,
     limit: float | None = None,
     title: str | None = None,
-    colorbar: bool = False,
 ) -> Axes:
     """A heat map (P, P): vermilion speaks for the match, blue against it.
 
     limit: the magnitude of the strongest colour, by default that of the map itself.
     """
     limit = heat_limit(heat) if limit is None else limit
-    shown = ax.imshow(heat, cmap=DIVERGING, vmin=-limit, vmax=limit)
-    if colorbar:
-        bar = ax.figure.colorbar(shown, ax=ax, shrink=0.8, extend="both")
-        bar.outline.set_linewidth(0.4)
+    ax.imshow(heat, cmap=DIVERGING, vmin=-limit, vmax=limit)
     return titled(framed(ax), title)
 
 

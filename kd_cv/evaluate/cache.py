@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,10 +14,12 @@ from numpy.typing import NDArray
 
 from kd_cv.descriptor.frames import Frames
 from kd_cv.evaluate.candidates import Array32, Candidate, Patches
-from kd_cv.io.archive import checksum
+from kd_cv.io.archive import checksum, read_npz
 from kd_cv.io.files import replacing
 
 Gray = NDArray[np.uint8]
+
+MAX_BYTES = 2**32  # of a file
 
 
 @dataclass(frozen=True)
@@ -64,9 +65,9 @@ class Cache:
 
 def _stored_rows(path: Path, wanted: str) -> Array32 | None:
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            return archive["rows"] if str(archive["made_from"]) == wanted else None
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+        stored = read_npz(path, MAX_BYTES)
+        return stored["rows"] if str(stored["made_from"]) == wanted else None
+    except (OSError, ValueError, KeyError):
         return None
 
 

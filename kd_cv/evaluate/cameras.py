@@ -20,7 +20,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from kd_cv.descriptor.frames import from_corner
+from kd_cv.descriptor.frames import from_corner, resizing
 from kd_cv.io.files import read_text
 from kd_cv.io.images import read_gray
 from kd_cv.models import as_camera
@@ -89,11 +89,7 @@ def _scaled(K: Float64, size: Float64, image: Path) -> Float64:
     """K for an image that is a reduced copy of one of `size` (width, height)."""
     if not (size > 0).all():
         raise ValueError(f"{image.name}: its camera is for an image of {size.tolist()} pixels")
-    height, width = read_gray(image).shape
-    sx, sy = width / size[0], height / size[1]
-    # The left edge of the first pixel, at -1/2, stays where it is.
-    reduce = np.array([[sx, 0, (sx - 1) / 2], [0, sy, (sy - 1) / 2], [0, 0, 1.0]])
-    return reduce @ K
+    return resizing((size[1], size[0]), read_gray(image).shape) @ K
 
 
 def _read_poses(photos: Path, path: Path) -> list[CameraView]:

@@ -8,7 +8,7 @@ configuration can be told.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Protocol
@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kd_cv.descriptor.forks import opencv
-from kd_cv.descriptor.frames import MAGNIFICATION, Frames, as_magnification
+from kd_cv.descriptor.frames import MAGNIFICATION, Frames, as_magnification, to_keypoints
 from kd_cv.descriptor.projection import Array32
 from kd_cv.descriptor.sampling import extract_patches
 from kd_cv.feature2d import KDDescriptor
@@ -150,28 +150,19 @@ class SIFT:
         return np.concatenate([np.empty((0, 128), np.float32), *rows])
 
     @opencv
-    def _rows(self, gray: Gray, keypoints: list[cv2.KeyPoint]) -> Array32:
+    def _rows(self, gray: Gray, keypoints: Sequence[cv2.KeyPoint]) -> Array32:
         rows = self._sift.compute(gray, keypoints)[1]
         return root(rows) if self.root else rows
 
 
-def sift_keypoints(frames: Frames, shape: tuple[int, ...]) -> list[cv2.KeyPoint]:
+def sift_keypoints(frames: Frames, shape: tuple[int, ...]) -> tuple[cv2.KeyPoint, ...]:
     """Keypoints of frames (N, 4) with the octave and layer that cv2.SIFT gives to their size.
 
     cv2.SIFT finds the image to describe a keypoint in by these two, not by the size. Its smallest
     size here is a pixel: at 0.3 of one, OpenCV 4.10 corrupts its memory.
     """
     frames = np.column_stack([frames[:, :2], np.maximum(frames[:, 2], 1.0), frames[:, 3]])
-    # size = 2 * 1.6 * 2^(octave + layer / 3), layers 1 to 3, octaves from -1 on.
-    steps = np.rint(3 * np.log2(frames[:, 2] / 3.2)).astype(int)
-    last = max(0, int(np.log2(max(1, min(shape[:2])))) - 2)
-    octave = np.clip((steps - 1) // 3, -1, last)
-    layer = np.clip(steps - 3 * octave, 0, 3)
-    packed = (octave & 255) | (layer << 8)
-    return [
-        cv2.KeyPoint(x, y, size, angle, 0.0, octaves)
-        for (x, y, size, angle), octaves in zip(frames.tolist(), packed.tolist(), strict=True)
-    ]
+    return to_keypoints(frames, last=max(0, int(np.log2(max(1, min(shape[:2])))) - 2))
 
 
 @dataclass(frozen=True)

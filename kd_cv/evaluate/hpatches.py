@@ -121,15 +121,14 @@ def _verification(rows: Rows, letter: str, tasks: Tasks) -> tuple[float, float]:
 
     positive = distances(tasks.positive)
     near, far = (
-        metrics.verification(positive, distances(table))["ap_imbalanced"]
-        for table in (tasks.near, tasks.far)
+        metrics.verification(positive, distances(table)) for table in (tasks.near, tasks.far)
     )
     return near, far
 
 
 def _matching(rows: Rows, letter: str, tasks: Tasks) -> float:
     precisions = [
-        metrics.matching(rows[name]["ref"], other)["ap"]
+        metrics.matching(rows[name]["ref"], other)
         for name in tasks.sequences
         for other in _of_level(rows[name], letter)
     ]

@@ -26,7 +26,7 @@ _CHUNK = 1024  # queries of a distance matrix computed at a time
 # Ranked decisions
 
 
-def fpr95(distances: ArrayLike, labels: ArrayLike, *, recall: float = 0.95) -> float:
+def fpr95(distances: ArrayLike, labels: ArrayLike) -> float:
     """Percentage of non-matching pairs accepted at the threshold that accepts 95 % of the matching.
 
     distances (N,): small for pairs that look alike (negate similarities). labels (N,): true for
@@ -40,10 +40,8 @@ def fpr95(distances: ArrayLike, labels: ArrayLike, *, recall: float = 0.95) -> f
         raise ValueError(
             f"FPR95 needs matching and non-matching pairs, got {len(positive)} and {len(negative)}"
         )
-    if not 0 < recall <= 1:
-        raise ValueError(f"recall must be in (0, 1], got {recall!r}")
     # 1e-9: 0.95 * 20 must need 19 positives, whatever its rounding
-    needed = max(1, int(np.ceil(recall * len(positive) - 1e-9)))
+    needed = int(np.ceil(0.95 * len(positive) - 1e-9))
     return 100.0 * float(np.mean(negative <= positive[needed - 1]))
 
 
@@ -79,29 +77,15 @@ def average_precision(
     return float(_trapezoid(precision, tp / n_positive))
 
 
-def roc_auc(scores: ArrayLike, labels: ArrayLike) -> float:
-    """Area under the ROC curve: how often a positive scores above a negative (a tie does not)."""
-    scores, labels = _scores(scores, "scores"), _labels(labels, "labels")
-    _same_length(scores, labels)
-    positive, negative = scores[labels], np.sort(scores[~labels])
-    if not len(positive) or not len(negative):
-        raise ValueError(
-            f"a ROC curve needs both labels, got {len(positive)} positives "
-            f"and {len(negative)} negatives"
-        )
-    return float(np.searchsorted(negative, positive, side="left").mean() / len(negative))
-
-
 # --------------------------------------------------------------------------------------------------
 # The three tasks of HPatches, over arrays of descriptors
 
 
-def verification(positive: ArrayLike, negative: ArrayLike) -> dict[str, float]:
+def verification(positive: ArrayLike, negative: ArrayLike) -> float:
     """HPatches verification, from the distances of matching (N,) and non-matching (M,) pairs.
 
-    "auc": area under the ROC curve of all pairs (the balanced protocol); "ap": average precision of
-    all pairs; "ap_imbalanced": with the first fifth of the matching pairs only, as the benchmark
-    has it (0.2 million matching against 1 million non-matching pairs).
+    The average precision of the imbalanced task: with the first fifth of the matching pairs only,
+    as the benchmark has it (0.2 million matching against 1 million non-matching pairs).
     """
     positive, negative = _scores(positive, "positive"), _scores(negative, "negative")
     if len(positive) < 5 or not len(negative):
@@ -109,21 +93,15 @@ def verification(positive: ArrayLike, negative: ArrayLike) -> dict[str, float]:
             "verification needs 5 or more matching pairs and a non-matching one, "
             f"got {len(positive)} and {len(negative)}"
         )
-    scores = -np.concatenate([negative, positive])
-    labels = np.arange(len(scores)) >= len(negative)
-    fifth = len(negative) + len(positive) // 5
-    return {
-        "auc": roc_auc(scores, labels),
-        "ap": average_precision(scores, labels),
-        "ap_imbalanced": average_precision(scores[:fifth], labels[:fifth]),
-    }
+    scores = -np.concatenate([negative, positive[: len(positive) // 5]])
+    return average_precision(scores, np.arange(len(scores)) >= len(negative))
 
 
-def matching(reference: ArrayLike, other: ArrayLike) -> dict[str, float]:
+def matching(reference: ArrayLike, other: ArrayLike) -> float:
     """HPatches matching of two images: row k of both (N, D) arrays is the same patch.
 
     Each reference descriptor answers with its nearest neighbour (the first of several), ranked by
-    distance. "ap": average precision, relative to all N; "success": rate of right answers.
+    distance. The average precision of these answers, relative to all N.
     """
     reference, other = _descriptors(reference, "reference"), _descriptors(other, "other")
     if reference.shape != other.shape or not len(reference):
@@ -133,10 +111,7 @@ def matching(reference: ArrayLike, other: ArrayLike) -> dict[str, float]:
         )
     index, distance = nearest(reference, other)
     correct = index == np.arange(len(index))
-    return {
-        "ap": average_precision(-distance, correct, len(correct), ties="as given"),
-        "success": float(correct.mean()),
-    }
+    return average_precision(-distance, correct, len(correct), ties="as given")
 
 
 def retrieval(
@@ -145,13 +120,11 @@ def retrieval(
     distractors: ArrayLike,
     query_sequences: ArrayLike,
     distractor_sequences: ArrayLike,
-    pool_size: int | None = None,
 ) -> Float64:
     """HPatches retrieval: average precision (Q,) of each query.
 
     queries (Q, D); positives (Q, n, D): the same patches in the other images; distractors (M, D).
-    A query's pool is its positives and the distractors of other sequences; pool_size keeps that
-    many of it, positives first, then distractors in the order given.
+    A query's pool is its positives and the distractors of other sequences.
     """
     queries, distractors = (
         _descriptors(queries, "queries"),
@@ -170,15 +143,12 @@ def retrieval(
     if distractors.shape[1] != dim:
         raise ValueError(f"distractors must be (M, {dim}), got {distractors.shape}")
     n = positives.shape[1]
-    if pool_size is not None and pool_size < n:
-        raise ValueError(f"pool_size must be at least the {n} positives, got {pool_size}")
-    keep = None if pool_size is None else pool_size - n
     own = np.linalg.norm(positives - queries[:, None], axis=2)
     ap = np.empty(Q)
     for start in range(0, Q, _CHUNK):
         far = pairwise_distances(queries[start : start + _CHUNK], distractors)
         for q, row in enumerate(far, start):
-            wrong = row[distractor_sequences != query_sequences[q]][:keep]
+            wrong = row[distractor_sequences != query_sequences[q]]
             scores = -np.concatenate([own[q], wrong])
             ap[q] = average_precision(scores, np.arange(len(scores)) < n, ties="as given")
     return ap

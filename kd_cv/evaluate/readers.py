@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from kd_cv.descriptor.frames import MAGNIFICATION
 from kd_cv.evaluate.images import ImageSet
 from kd_cv.evaluate.patch_sets import read_phototourism
 from kd_cv.evaluate.patches import MAX_ALL_PAIRS, PatchPairs, pairs_of_scenes, pairs_of_set
@@ -24,6 +23,7 @@ from kd_cv.fit.builders import (
 from kd_cv.fit.scenes import Scene
 from kd_cv.fit.sequences import ImageSequence, read_sequence
 from kd_cv.io.builtin import FIT_PHOTOS, TEST_PHOTOS, builtin_photos
+from kd_cv.io.files import as_folder
 from kd_cv.io.images import read_photos
 
 Gray = NDArray[np.uint8]
@@ -31,9 +31,7 @@ Gray = NDArray[np.uint8]
 
 def find_sequences(folder: str | os.PathLike[str]) -> list[ImageSequence]:
     """The sequences in a folder of them, or the one that the folder is."""
-    folder = Path(folder)
-    if not folder.is_dir():
-        raise ValueError(f"{folder} is not a folder")
+    folder = as_folder(folder)
     places = [folder, *sorted(path for path in folder.iterdir() if path.is_dir())]
     sequences = [read_sequence(place) for place in places if _has_homography(place)]
     if not sequences:
@@ -81,31 +79,22 @@ def builtin_scenes(
     ]  # fmt: skip
 
 
-def labelled_pairs(
-    data: str | os.PathLike[str] | None,
-    *,
-    patch_size: int = 64,
-    magnification: float = MAGNIFICATION,
-    max_pairs: int = 5000,
-) -> PatchPairs:
+def labelled_pairs(data: str | os.PathLike[str] | None, patch_size: int = 64) -> PatchPairs:
     """Labelled patches of whatever a folder holds: a Phototourism set, image sequences with
     homographies, or photographs, which are warped. Without a folder: built-in photographs.
     """
-    settings = (patch_size, magnification, max_pairs)
     if data is None:
-        return pairs_of_scenes(builtin_scenes(TEST_PHOTOS, "hard"), *settings)
+        return pairs_of_scenes(builtin_scenes(TEST_PHOTOS, "hard"), patch_size)
     if is_phototourism(data):
         patch_set = read_phototourism(data)
         every = len(patch_set) <= MAX_ALL_PAIRS
         return pairs_of_set(patch_set, "all" if every else "m50")
-    return pairs_of_scenes(scenes_of(data), *settings)
+    return pairs_of_scenes(scenes_of(data), patch_size)
 
 
 def scenes_of(data: str | os.PathLike[str]) -> Iterator[Scene]:
     """Scenes of a folder of image sequences, or of photographs and their warps."""
-    folder = Path(data)
-    if not folder.is_dir():
-        raise ValueError(f"{folder} is not a folder")
+    folder = as_folder(data)
     if any(_has_homography(place) for place in [folder, *folder.iterdir()]):
         for sequence in find_sequences(folder):
             yield hpatches_scene(

@@ -23,10 +23,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kd_cv.io.files import replacing
+from kd_cv.io.files import read_text, replacing
 
 Table = NDArray[np.int64]
 
+MAX_BYTES = 2**28  # of a file; the largest of the benchmark has 60 MB
 FIRST_IMAGES = 5  # verification draws from images 0 to 4, of six
 MIN_CONTRAST = 10.0  # standard deviation of a patch that is worth retrieving
 PAIR_FIELDS = ("s1", "t1", "idx1", "s2", "t2", "idx2")
@@ -161,7 +162,7 @@ def read_tasks(folder: str | os.PathLike[str], split: str) -> Tasks:
     folder = Path(folder)
     listed = folder / "splits" / "splits.json"
     try:
-        splits = json.loads(listed.read_text())
+        splits = json.loads(read_text(listed, MAX_BYTES, "utf-8"))
         names = tuple(map(str, splits[split]["test"]))
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise ValueError(f"{listed} has no split {split!r}: {error}") from error
@@ -195,16 +196,15 @@ def _lines(table: Table, fields: Sequence[str], names: Sequence[str]) -> Iterabl
 
 def _read(path: Path, fields: Sequence[str], number: Mapping[str, int]) -> Table:
     rows: list[list[Any]] = []
-    with open(path, newline="") as file:
-        lines = csv.reader(file)
-        header = next(lines, [])
-        if header != list(fields):
-            raise ValueError(f"{path}: expected the columns {','.join(fields)}, got {header}")
-        for line in lines:
-            try:
-                words = zip(fields, line, strict=True)
-                rows.append([number[v] if field[0] == "s" else int(v) for field, v in words])
-            except (KeyError, ValueError) as error:
-                where = f"{path}, line {lines.line_num}"
-                raise ValueError(f"{where}: {line} is not a row of the split: {error}") from error
+    lines = csv.reader(read_text(path, MAX_BYTES, "utf-8").splitlines())
+    header = next(lines, [])
+    if header != list(fields):
+        raise ValueError(f"{path}: expected the columns {','.join(fields)}, got {header}")
+    for line in lines:
+        try:
+            words = zip(fields, line, strict=True)
+            rows.append([number[v] if field[0] == "s" else int(v) for field, v in words])
+        except (KeyError, ValueError) as error:
+            where = f"{path}, line {lines.line_num}"
+            raise ValueError(f"{where}: {line} is not a row of the split: {error}") from error
     return np.array(rows, np.int64).reshape(-1, len(fields))

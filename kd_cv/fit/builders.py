@@ -36,8 +36,8 @@ from kd_cv.fit.correspond import (
 from kd_cv.fit.scenes import Scene
 from kd_cv.fit.sequences import ImageSequence, read_sequence
 from kd_cv.fit.surface import SurfaceMap, reconstruct, registered_views, track
-from kd_cv.io.files import digest
-from kd_cv.io.images import read_gray, read_photos
+from kd_cv.io.files import digest, read_bytes
+from kd_cv.io.images import MAX_IMAGE_BYTES, read_gray, read_photos
 
 FrameKind = Literal["detected", "projected"]
 JitterLevel = Literal["easy", "hard", "tough"]
@@ -264,7 +264,7 @@ def sfm_scene(
     if len(names) < 3:
         raise ValueError(f"{folder}: 3 photographs or more are needed, {len(names)} can be read")
     settings: dict[str, Any] = {
-        "images": {name: digest((folder / name).read_bytes(), 32) for name in names},
+        "images": {name: digest(read_bytes(folder / name, MAX_IMAGE_BYTES), 32) for name in names},
         "max_image_size": max_image_size,
         "max_features": max_features,
         "camera": camera,

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kd_cv.descriptor.forks import opencv
-from kd_cv.io.exif import focal_in_widths
+from kd_cv.io.exif import EXIF_DIRECTORY, FILM_MM, FOCAL_LENGTH_35MM, focal_in_widths
 from kd_cv.io.images import read_image_bytes
 
 #: The brand of an HEIC or AVIF file, behind the size of its first box and "ftyp".
@@ -90,8 +90,8 @@ def _of_pillow(image: Any) -> Source:
         pixels = np.asarray(image.convert("L"))
     else:
         pixels = np.ascontiguousarray(np.asarray(image.convert("RGB"))[:, :, ::-1])
-    film = image.getexif().get_ifd(0x8769).get(0xA405, 0)
-    return Source(pixels, film / 36 if isinstance(film, int) and film > 0 else None)
+    film = image.getexif().get_ifd(EXIF_DIRECTORY).get(FOCAL_LENGTH_35MM, 0)
+    return Source(pixels, film / FILM_MM if isinstance(film, int) and film > 0 else None)
 
 
 def _of_tensor(tensor: Any, name: str) -> NDArray[Any]:

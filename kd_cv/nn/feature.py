@@ -125,22 +125,6 @@ class KDFeature(nn.Module):
         return results
 
 
-def hessian_detector(num_features: int, upright: bool = False) -> nn.Module:
-    """Kornia's scale-space Hessian with dominant orientations; LAFs of 6 sigma."""
-    try:
-        from kornia.feature import BlobHessian, LAFOrienter, PassLAF, ScaleSpaceDetector
-        from kornia.geometry import ScalePyramid
-    except ImportError as error:
-        raise ImportError("KDFeature needs kornia: pip install kd-cv[torch]") from error
-    return ScaleSpaceDetector(
-        num_features,
-        resp_module=BlobHessian(),
-        scale_pyr_module=ScalePyramid(3, 1.6, 32),
-        ori_module=PassLAF() if upright else LAFOrienter(19),
-        mr_size=DETECTED_MAGNIFICATION,
-    )
-
-
 def as_gray_batch(images: Tensor) -> Tensor:
     """(B, 1, H, W) of gray or RGB images."""
     if not isinstance(images, Tensor):
@@ -152,6 +136,5 @@ def as_gray_batch(images: Tensor) -> Tensor:
         )
     if images.shape[1] == 1:
         return images
-    from kornia.color import rgb_to_grayscale
-
-    return rgb_to_grayscale(images)
+    red, green, blue = images.unbind(1)
+    return (0.299 * red + 0.587 * green + 0.114 * blue)[:, None]  # as OpenCV and Kornia weigh them

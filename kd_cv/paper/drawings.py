@@ -57,11 +57,11 @@ def draw_kernels() -> Figure:
 
 
 @style()
-def draw_parametrizations(patch_size: int = 64, turn: float = np.pi / 8) -> Figure:
+def draw_parametrizations(patch_size: int = 64) -> Figure:
     """Figure 2: patch maps of the four combinations of position and angle, Q turned or not."""
     pixel = _pixel(patch_size, -0.40, 0.32)
     figure, axes = plt.subplots(2, 6, figsize=(7.6, 2.9), layout="compressed")
-    for row, (theta, name) in enumerate(((0.0, "0"), (turn, "π/8" if turn == np.pi / 8 else "Δθ"))):
+    for row, (theta, name) in enumerate(((0.0, "0"), (np.pi / 8, "π/8"))):
         plot_toy_patch(axes[row, 0], patch_size, 0.0, pixel=pixel, color=BLUE)
         plot_toy_patch(axes[row, 1], patch_size, theta)
         for ax, (position, angle) in zip(axes[row, 2:], PRODUCTS, strict=True):

@@ -34,7 +34,6 @@ def test_a_missing_package_is_named_with_its_extra(monkeypatch, package, use, ex
     ("package", "use"),
     [
         ("kornia", lambda: call("kd_cv.evaluate.candidates", "kornia_patches", "HardNet")()),
-        ("kornia", lambda: call("kd_cv.nn.feature", "hessian_detector", 10)()),
         ("onnxruntime", lambda: call("kd_cv.nn.export", "export_onnx", "kd.onnx")()),
     ],
 )

@@ -3,10 +3,14 @@
 import os
 import sys
 
+import numpy as np
 import pytest
 
 from kd_cv import KDDescriptor
+from kd_cv.evaluate.cache import Cache
+from kd_cv.evaluate.candidates import SIFT
 from kd_cv.evaluate.patch_sets import read_m50, read_phototourism
+from kd_cv.evaluate.tasks import read_tasks
 from kd_cv.fit.scenes import Scene
 from kd_cv.fit.sequences import read_homography
 from kd_cv.io.images import read_gray
@@ -59,6 +63,18 @@ def list_images(path):
     Collection.of(path)
 
 
+def read_table_of_tasks(path):
+    (path.parent / "splits").mkdir()
+    (path.parent / "splits" / "splits.json").write_text('{"a": {"test": ["v_wall"]}}')
+    read_tasks(path.parent, "a")
+
+
+def read_splits(path):
+    (path.parent / "splits").mkdir()
+    path.rename(path.parent / "splits" / path.name)
+    read_tasks(path.parent, "a")
+
+
 READERS = {
     "matrices.npz": load,
     "statistics.npz": Statistics.load,
@@ -75,6 +91,8 @@ READERS = {
     "pairs.txt": read_pairs,
     "index.npz": read_index,
     "list.txt": list_images,
+    "splits.json": read_splits,
+    "verif_pos_split-a.csv": read_table_of_tasks,
 }
 
 
@@ -89,3 +107,12 @@ def test_what_is_no_file_is_neither_waited_for_nor_read(tmp_path, name, kind):
         pytest.skip("no endless device")
     with pytest.raises((ValueError, OSError)):
         READERS[name](tmp_path / name)
+
+
+def test_a_pipe_in_the_folder_of_a_cache_is_replaced(tmp_path):
+    path = tmp_path / "patches.SIFT.npz"
+    os.mkfifo(path)
+    patches = np.zeros((3, 32, 32), np.uint8)
+    rows = Cache(tmp_path).patches("patches", SIFT(), patches)
+    assert path.is_file()
+    assert np.array_equal(Cache(tmp_path).patches("patches", SIFT(), patches), rows)

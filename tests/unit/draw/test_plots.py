@@ -125,7 +125,7 @@ def test_heat_maps_and_patch_maps_show_their_values():
     heat = np.zeros((16, 16))
     heat[4, 4], heat[12, 12] = 1.0, -1.0
     _, (ax0, ax1) = style.plt.subplots(1, 2)
-    assert maps.plot_heatmap(ax0, heat, limit=2.0, title="heat", colorbar=True) is ax0
+    assert maps.plot_heatmap(ax0, heat, limit=2.0, title="heat") is ax0
     image = rendered(ax0)
     assert near(image[to_row_column(ax0, image, 4, 4)][None, None], palette.VERMILION, 8).all()
     assert near(image[to_row_column(ax0, image, 12, 12)][None, None], palette.BLUE, 8).all()

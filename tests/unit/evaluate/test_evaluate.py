@@ -96,7 +96,7 @@ def test_sift_takes_any_size_and_no_frames(camera):
     assert rows.shape == (5, 128) and np.isfinite(rows).all()
     assert SIFT().at_frames(camera, np.empty((0, 4))).shape == (0, 128)
     assert SIFT(True).of_patches(np.empty((0, 64, 64), np.uint8)).shape == (0, 128)
-    assert sift_keypoints(np.empty((0, 4)), camera.shape) == []
+    assert sift_keypoints(np.empty((0, 4)), camera.shape) == ()
 
 
 @pytest.mark.slow
@@ -460,9 +460,9 @@ def test_whitened_rows_and_patches(labelled, fitted):
 def test_labelled_data_of_every_kind(sequence_folder, tmp_path, photographs):
     cv2.imwrite(str(tmp_path / "coins.png"), photographs["coins"])
     for data in (sequence_folder, tmp_path):
-        found = labelled_pairs(data, patch_size=32, max_pairs=50)
+        found = labelled_pairs(data, patch_size=32)
         assert isinstance(found, PatchPairs) and found.patches.shape[1:] == (32, 32)
-        assert found.labels.sum() == 50
+        assert 0 < 2 * found.labels.sum() == len(found.labels)
     with pytest.raises(ValueError, match="not a folder"):
         labelled_pairs(tmp_path / "missing")
 
