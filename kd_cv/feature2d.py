@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from kd_cv.descriptor.forks import around
 from kd_cv.descriptor.frames import Frames, as_detectable, as_gray
 from kd_cv.descriptor.projection import Projection
+from kd_cv.descriptor.sampling import Pyramid
 from kd_cv.descriptor.spec import Spec
 from kd_cv.detector.arguments import as_list, as_mask
 from kd_cv.detector.dog import DoG, to_keypoints
@@ -207,10 +208,18 @@ class KDDescriptor(SIFTLike):
             return copy_keypoints(keypoints)
         return to_keypoints(self._found(gray, mask))
 
-    def _found(self, gray: NDArray[Any], mask: NDArray[np.uint8] | None) -> Detected:
+    def _found(
+        self, gray: NDArray[Any], mask: NDArray[np.uint8] | None, pyramid: Pyramid | None = None
+    ) -> Detected:
         """What our own detector finds."""
-        wanted, upright = self._detection, self._settings.upright
-        return detect_frames(gray, wanted.space, count=wanted.nfeatures, mask=mask, upright=upright)
+        return detect_frames(
+            gray,
+            self._detection.space,
+            count=self._detection.nfeatures,
+            mask=mask,
+            upright=self._settings.upright,
+            pyramid=pyramid,
+        )
 
     @overload
     def compute(
@@ -297,8 +306,9 @@ class KDDescriptor(SIFTLike):
             return self.compute(image, self.detect(image, mask), descriptors)
         _check_writeable(descriptors)
         gray = as_gray(image)
-        frames, responses = self._found(gray, as_mask(mask, gray.shape))
-        rows = self._settings.rows(gray, frames)
+        mask, pyramid = as_mask(mask, gray.shape), Pyramid.of(gray)  # for angles and descriptors
+        frames, responses = self._found(gray, mask, pyramid)
+        rows = self._settings.rows(pyramid, frames)
         if self._settings.drop:
             kept = rows.any(axis=1)
             frames, responses, rows = frames[kept], responses[kept], rows[kept]

@@ -21,7 +21,7 @@ from kd_cv.descriptor.frames import (
     upright_frames,
 )
 from kd_cv.descriptor.projection import Projection
-from kd_cv.descriptor.sampling import as_scales, sample_squares
+from kd_cv.descriptor.sampling import Pyramid, as_scales, sample_squares
 from kd_cv.descriptor.spec import Spec
 from kd_cv.descriptor.windows import windows
 from kd_cv.io.archive import canonical_json
@@ -170,9 +170,9 @@ class Settings:
             frames[others, 2] *= sides / MAGNIFICATION
         return frames
 
-    def rows(self, gray: NDArray[Any], frames: Frames) -> Rows:
+    def rows(self, gray: NDArray[Any] | Pyramid, frames: Frames) -> Rows:
         """Rows (N, D) at frames (N, 4) of a gray image (see `as_gray`); zeros without a patch."""
-        return self._stored(self._describer.at_squares(gray, self._squares(gray, frames)))
+        return self._stored(self._describer.at_squares(gray, self._squares(gray.shape, frames)))
 
     def rows_of_patches(self, patches: NDArray[Any]) -> Rows:
         """Rows (N, D) of patches (N, P, P) that are cut out already, uint8 or float in 0..1."""
@@ -180,11 +180,11 @@ class Settings:
 
     def patches(self, gray: NDArray[Any], frames: Frames) -> Array32:
         """What is seen of a gray image at frames (N, 4), at each scale: (N, S, P, P)."""
-        return sample_squares(gray, self._squares(gray, frames), self.patch_size)
+        return sample_squares(gray, self._squares(gray.shape, frames), self.patch_size)
 
-    def _squares(self, gray: NDArray[Any], frames: Frames) -> Squares:
+    def _squares(self, shape: tuple[int, int], frames: Frames) -> Squares:
         frames = upright_frames(frames) if self.upright else frames
-        return squares_of(frames, gray.shape, self.side, self.scales)
+        return squares_of(frames, shape, self.side, self.scales)
 
     @cached_property
     def _describer(self) -> Describer:

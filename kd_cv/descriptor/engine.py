@@ -12,7 +12,13 @@ from numpy.typing import NDArray
 from kd_cv.descriptor import core
 from kd_cv.descriptor.frames import Frames, Squares, squares_of
 from kd_cv.descriptor.projection import Array32, Projection
-from kd_cv.descriptor.sampling import pyramid_for, pyramid_of_patches, sample, sampling_steps
+from kd_cv.descriptor.sampling import (
+    Pyramid,
+    pyramid_for,
+    pyramid_of_patches,
+    sample,
+    sampling_steps,
+)
 from kd_cv.descriptor.spec import Spec
 from kd_cv.descriptor.threads import in_chunks
 
@@ -55,15 +61,14 @@ class Describer:
         in_chunks(len(out), chunk)
         return out
 
-    def at_squares(self, gray: NDArray[Any], squares: Squares) -> Array32:
+    def at_squares(self, gray: NDArray[Any] | Pyramid, squares: Squares) -> Array32:
         """Rows (N, D) at squares (N, S, 4) of a gray image; zeros where there is none.
 
         The raw vectors of the S differently sized patches of a frame are averaged.
         """
         out = np.empty((len(squares), self.dim), dtype=np.float32)
         steps = sampling_steps(squares, gray.shape, self.spec.patch_size)
-        # A read-only array is another type to Numba, which would compile everything again.
-        pyramid = pyramid_for(np.require(gray, requirements=["C", "W"]), steps)
+        pyramid = pyramid_for(gray, steps)
         fused = load_fused()
         if fused:
             plan, whitening = self._fused_constants
@@ -106,7 +111,7 @@ def describe_patches(
 
 
 def describe_frames(
-    gray: NDArray[Any],
+    gray: NDArray[Any] | Pyramid,
     frames: Frames,
     spec: Spec,
     *,

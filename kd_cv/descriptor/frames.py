@@ -274,12 +274,14 @@ def describable(frames: Frames, shape: tuple[int, int], magnification: float) ->
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):  # any float may come
         side = magnification * size
     sensible = finite & (side >= 1 / MAX_SIDE) & (side <= MAX_SIDE)
-    turn = radians(angle)
-    reach = 0.5 * np.where(sensible, side, 0.0) * (np.abs(np.cos(turn)) + np.abs(np.sin(turn)))
-    overlaps = (
+    outside = (x <= -0.5) | (y <= -0.5) | (x >= width - 0.5) | (y >= height - 0.5)
+    rows = np.flatnonzero(sensible & outside)  # few: only their corners need a look
+    x, y, turn = x[rows], y[rows], radians(angle[rows])
+    reach = 0.5 * side[rows] * (np.abs(np.cos(turn)) + np.abs(np.sin(turn)))
+    sensible[rows] = (
         (x + reach > -0.5)
         & (y + reach > -0.5)
         & (x - reach < width - 0.5)
         & (y - reach < height - 0.5)
     )
-    return sensible & overlaps
+    return sensible

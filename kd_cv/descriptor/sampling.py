@@ -54,8 +54,11 @@ class Pyramid:
     pairs: tuple[NDArray[Any], NDArray[Any]] = field(init=False, repr=False)
 
     @classmethod
-    def of(cls, gray: NDArray[Any], depth: int) -> "Pyramid":
-        """The image (H, W) and `depth` halvings of it."""
+    def of(cls, gray: NDArray[Any], depth: int | None = None) -> "Pyramid":
+        """The image (H, W) and `depth` halvings of it, by default all that any frame may need."""
+        # A read-only array is another type to Numba, which would compile everything again.
+        gray = np.require(gray, requirements=["C", "W"])
+        depth = max_depth(gray.shape) if depth is None else depth
         shapes = [gray.shape]
         for _ in range(depth):
             shapes.append(tuple((side + 1) // 2 for side in shapes[-1]))
@@ -77,6 +80,11 @@ class Pyramid:
         narrow = self.levels[0, 2] == 1  # its last pixel may be asked for the one to its right
         finest = np.append(self.finest, self.finest[-1:]) if narrow else self.finest
         object.__setattr__(self, "pairs", (_pairs(finest), _pairs(self.coarser)))
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Height and width of the image."""
+        return int(self.levels[0, 1]), int(self.levels[0, 2])
 
     def level(self, index: int) -> NDArray[Any]:
         """Level `index` as (h, w)."""
@@ -167,8 +175,10 @@ def sample(pyramid: Pyramid, steps: NDArray[np.float64], patch_size: int) -> NDA
     return patches * pyramid.gain
 
 
-def pyramid_for(gray: NDArray[Any], steps: NDArray[np.float64]) -> Pyramid:
-    """The pyramid of an image, only as deep as `steps` need it."""
+def pyramid_for(gray: NDArray[Any] | Pyramid, steps: NDArray[np.float64]) -> Pyramid:
+    """The pyramid of an image, only as deep as `steps` need it, unless it is there already."""
+    if isinstance(gray, Pyramid):
+        return gray
     return Pyramid.of(gray, int(max(0, steps[..., 0].max(initial=0))))
 
 

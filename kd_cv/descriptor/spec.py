@@ -103,13 +103,17 @@ def smoothing_taps(P: int) -> Array:
     return gaussian_taps(sigma=1.4 * P / 64)
 
 
-@lru_cache(maxsize=32)
-def _constants(spec: Spec) -> Constants:
-    P = spec.patch_size
+def smoothing(P: int) -> tuple[Array, Array]:
+    """`smooth` and `diff` of `Constants`, for patches of P x P."""
     # Minus the usual difference: theta points from bright to dark, as in the authors' code.
     smooth = correlation_matrix(smoothing_taps(P), P)
-    diff = correlation_matrix(np.array([1.0, 0.0, -1.0]), P) @ smooth
-    grid = Grid.of_size(P)
+    return smooth, correlation_matrix(np.array([1.0, 0.0, -1.0]), P) @ smooth
+
+
+@lru_cache(maxsize=32)
+def _constants(spec: Spec) -> Constants:
+    smooth, diff = smoothing(spec.patch_size)
+    grid = Grid.of_size(spec.patch_size)
     blocks = {"polar": [_polar], "cart": [_cart], "concat": [_polar, _cart]}[spec.kernel]
     Phis, Ts = zip(*(block(grid) for block in blocks), strict=True)
     T = np.zeros((PLANES, sum(p.shape[1] for p in Phis), spec.dim))

@@ -13,7 +13,7 @@ from threading import Thread
 
 import cv2
 
-CHUNK = 96  # items a thread takes at a time: what bounds the memory
+CHUNK = 192  # items a thread takes at a time, at most: what bounds the memory
 
 _threads: ContextVar[int | None] = ContextVar("threads", default=None)
 # An entry for each helper of this process. Without a lock, which another thread might hold at a
@@ -41,8 +41,9 @@ def thread_count() -> int:
 def in_chunks(count: int, work: Callable[[int, int], None]) -> None:
     """work(a, b) over [0, count), in parallel."""
     threads = thread_count()
-    # Small jobs are shared out evenly; a multiple of 16 fills the blocks of the fused kernel.
-    size = min(CHUNK, max(16, -(-count // (threads * 16)) * 16))
+    # Each thread gets as many chunks; a multiple of 16 fills the blocks of the fused kernel.
+    chunks = threads * max(1, -(-count // (threads * CHUNK)))
+    size = min(CHUNK, max(16, -(-count // (chunks * 16)) * 16))
     in_parallel(range(0, count, size), lambda a: work(a, min(a + size, count)))
 
 

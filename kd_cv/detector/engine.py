@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from kd_cv.descriptor.forks import opencv
 from kd_cv.descriptor.frames import Frames
+from kd_cv.descriptor.sampling import Pyramid
 from kd_cv.descriptor.threads import in_parallel
 from kd_cv.detector import core
 from kd_cv.detector.orientation import load_fused_detector, oriented
@@ -44,18 +45,19 @@ def detect_frames(
     count: int = 0,
     mask: NDArray[np.uint8] | None = None,
     upright: bool = False,
+    pyramid: Pyramid | None = None,
 ) -> Detected:
     """The `count` strongest keypoints of a gray image, uint8 or float32; all if `count` is 0.
 
     Only where the mask (H, W) is not 0. A keypoint with several angles counts several times; with
-    `upright` they have none, -1.
+    `upright` they have none, -1. pyramid: that of the image, if it is there already.
 
     >>> frames, responses = detect_frames(gray, ScaleSpace(), count=2000)
     """
     x, y, sigma, responses = extrema(gray, space, count, mask).T
     frames = np.stack([x, y, 2 * sigma, np.full(len(x), -1.0)], axis=1)
     if not upright and len(frames):
-        index, frames = oriented(gray, frames)
+        index, frames = oriented(pyramid or gray, frames)
         frames, responses = frames[: count or None], responses[index][: count or None]
     # As OpenCV's keypoints hold them: arrays and keypoints then have the same descriptors.
     return Detected(frames.astype(np.float32).astype(np.float64), responses)

@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from kd_cv.descriptor.engine import describe_frames, load_fused
 from kd_cv.descriptor.frames import Frames
 from kd_cv.descriptor.kernels import THETA
-from kd_cv.descriptor.spec import PLANES, Constants, Spec
+from kd_cv.descriptor.sampling import Pyramid
+from kd_cv.descriptor.spec import PLANES, Constants, Spec, smoothing
 
 #: Side of the patch in keypoint sizes, and deviation of g in sigmas: Lowe's.
 WINDOW, DEVIATION = 4.5, 1.5
@@ -35,7 +36,10 @@ DEGREES = 360.0 / ANGLES
 class Orientation(Spec):
     """V of a patch of P x P samples, as a raw descriptor of seven dimensions."""
 
-    patch_size: int = 16
+    patch_size: int = 12
+
+    def __post_init__(self) -> None:
+        """So few samples are enough for an angle, though not for a descriptor."""
 
     @property
     def parts(self) -> tuple[slice, ...]:
@@ -48,12 +52,12 @@ class Orientation(Spec):
 
 @lru_cache(maxsize=4)
 def _constants(spec: Orientation) -> Constants:
-    P, of_patch = spec.patch_size, Spec(spec.patch_size).constants
+    P = spec.patch_size
     u = (np.arange(P) - (P - 1) / 2) * 2 * WINDOW / P  # in sigmas
     g = np.exp(-(u[:, None] ** 2 + u**2) / (2 * DEVIATION**2))
     T = np.diag(THETA.psi_weights)[:, None]
     parts = np.ones((PLANES, 1))
-    return Constants(spec, of_patch.smooth, of_patch.diff, g.reshape(-1, 1), T, parts)
+    return Constants(spec, *smoothing(P), g.reshape(-1, 1), T, parts)
 
 
 @lru_cache(maxsize=1)
@@ -80,7 +84,9 @@ def maxima(V, psi):  # type: ignore[no-untyped-def]
     return peak, 0.5 * (left - right) / (bend + (bend == 0))
 
 
-def oriented(gray: NDArray[np.generic], frames: Frames) -> tuple[NDArray[np.int64], Frames]:
+def oriented(
+    gray: NDArray[np.generic] | Pyramid, frames: Frames
+) -> tuple[NDArray[np.int64], Frames]:
     """Frames (N, 4) turned to their angles, (M, 4), and which of the N each is, (M,).
 
     A frame has one angle or more; 0 where there is no gradient.

@@ -81,7 +81,7 @@ def test_keypoints_stay_when_the_image_is_darkened_to_a_fifth(photographs):
             frames_of(gray, 500), frames_of(dark, 700), np.eye(2), 0
         )
         assert again > 0.8
-        assert error < 0.06
+        assert error < 0.065
         assert scale < 0.02
         assert angle < 1.5
 
