@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from kd_cv import KDDescriptor
 from kd_cv.collection import Extraction
 from kd_cv.collection.colmap import compare
-from kd_cv.descriptor.forks import opencv
+from kd_cv.descriptor.threads import opencv
 from kd_cv.matching import DESCRIPTORS, RATIO
 
 CHOICES = ("kd", "kd+sift", *(name for name in DESCRIPTORS if name != "kd"))

@@ -17,11 +17,11 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from kd_cv.descriptor.forks import around
 from kd_cv.descriptor.frames import Frames, as_detectable, as_gray
 from kd_cv.descriptor.projection import Projection
 from kd_cv.descriptor.sampling import Pyramid
 from kd_cv.descriptor.spec import Spec
+from kd_cv.descriptor.threads import around
 from kd_cv.detector.arguments import as_list, as_mask
 from kd_cv.detector.dog import DoG, to_keypoints
 from kd_cv.detector.engine import Detected, detect_frames

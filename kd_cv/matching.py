@@ -12,8 +12,8 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from kd_cv.descriptor.forks import around, opencv
 from kd_cv.descriptor.frames import as_detectable, as_float, as_gray, resized_points
+from kd_cv.descriptor.threads import around, opencv
 from kd_cv.detector.keypoints import strongest
 from kd_cv.detector.parameters import MAX_FEATURES
 from kd_cv.feature2d import KDDescriptor

@@ -18,8 +18,8 @@ import cv2
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kd_cv.descriptor.forks import opencv
 from kd_cv.descriptor.frames import as_float
+from kd_cv.descriptor.threads import opencv
 from kd_cv.geometry import as_points, cross_matrix, epipolar_errors, reprojection_errors
 
 Model = Literal["homography", "fundamental", "essential"]

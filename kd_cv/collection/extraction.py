@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kd_cv.collection.store import DTYPES, Features
-from kd_cv.descriptor.forks import around
 from kd_cv.descriptor.frames import from_keypoints, resized_points
+from kd_cv.descriptor.threads import around
 from kd_cv.detector.keypoints import strongest
 from kd_cv.feature2d import KDDescriptor
 from kd_cv.io.files import PathLike

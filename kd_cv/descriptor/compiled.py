@@ -33,7 +33,7 @@ import numpy as np
 from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numba.core.compiler_lock import global_compiler_lock
 
-from kd_cv.descriptor.forks import held_at_fork
+from kd_cv.descriptor.threads import held_at_fork
 
 FORMAT = 1  # to be raised when the files mean something else
 CHECKSUM = hashlib.sha256

@@ -19,7 +19,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from kd_cv.descriptor.forks import opencv
+from kd_cv.descriptor.threads import opencv
 
 #: Side of the patch in keypoint sizes, chosen by cross-validation over planar and 3-D scenes.
 MAGNIFICATION = 15.0

@@ -12,7 +12,6 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from kd_cv.descriptor.forks import opencv
 from kd_cv.descriptor.frames import (
     MAGNIFICATION,
     Squares,
@@ -23,6 +22,7 @@ from kd_cv.descriptor.frames import (
     squares_of,
 )
 from kd_cv.descriptor.spec import Spec
+from kd_cv.descriptor.threads import opencv
 
 # Ratio of the largest to the smallest patch for `scales=n`, evenly spread on a log scale.
 SPREAD = 2.56

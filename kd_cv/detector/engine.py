@@ -13,10 +13,9 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from kd_cv.descriptor.forks import opencv
 from kd_cv.descriptor.frames import Frames
 from kd_cv.descriptor.sampling import Pyramid
-from kd_cv.descriptor.threads import in_parallel
+from kd_cv.descriptor.threads import in_parallel, opencv
 from kd_cv.detector import core
 from kd_cv.detector.orientation import load_fused_detector, oriented
 from kd_cv.detector.scale_space import CANDIDATE, FEW, IN_SCALE, IN_SPACE, REACH, Array, ScaleSpace

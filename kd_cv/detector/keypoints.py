@@ -9,8 +9,8 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from kd_cv.descriptor.forks import opencv
 from kd_cv.descriptor.frames import from_keypoints
+from kd_cv.descriptor.threads import opencv
 from kd_cv.detector.dog import DoG
 from kd_cv.detector.parameters import CONTRAST
 

@@ -22,7 +22,6 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from kd_cv.descriptor.forks import opencv
 from kd_cv.descriptor.frames import (
     MAGNIFICATIONS,
     Frames,
@@ -31,6 +30,7 @@ from kd_cv.descriptor.frames import (
     resizing,
 )
 from kd_cv.descriptor.sampling import extract_patches
+from kd_cv.descriptor.threads import opencv
 from kd_cv.explain import heat_limit, heat_maps
 from kd_cv.feature2d import KDDescriptor
 from kd_cv.io.files import replacing

@@ -17,10 +17,10 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from kd_cv.descriptor.forks import opencv
 from kd_cv.descriptor.frames import MAGNIFICATION, Frames, as_magnification, to_keypoints
 from kd_cv.descriptor.projection import Array32
 from kd_cv.descriptor.sampling import extract_patches
+from kd_cv.descriptor.threads import opencv
 from kd_cv.feature2d import KDDescriptor
 from kd_cv.io.archive import checksum
 from kd_cv.matching import root

@@ -9,8 +9,8 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from kd_cv.descriptor.forks import opencv
 from kd_cv.descriptor.frames import from_keypoints
+from kd_cv.descriptor.threads import opencv
 from kd_cv.evaluate.cache import Cache
 from kd_cv.evaluate.cameras import CameraView
 from kd_cv.evaluate.candidates import Array32, Candidate

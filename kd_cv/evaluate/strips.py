@@ -18,9 +18,9 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from kd_cv.descriptor.forks import opencv
 from kd_cv.descriptor.frames import Frames, radians
 from kd_cv.descriptor.sampling import SHARPNESS, Pyramid, max_depth
+from kd_cv.descriptor.threads import opencv
 from kd_cv.detector.keypoints import detect
 from kd_cv.evaluate.patch_sets import STRIP_SIDE
 from kd_cv.evaluate.tasks import Tasks, draw_tasks, write_tasks

@@ -22,7 +22,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from kd_cv.descriptor.forks import opencv
+from kd_cv.descriptor.threads import opencv
 from kd_cv.detector.keypoints import Detector, detect
 from kd_cv.fit.correspond import (
     JITTER,

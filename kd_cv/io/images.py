@@ -15,7 +15,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from kd_cv.descriptor.forks import opencv
+from kd_cv.descriptor.threads import opencv
 from kd_cv.io.exif import tiff_size
 from kd_cv.io.files import as_folder, read_bytes, reason
 

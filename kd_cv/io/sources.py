@@ -11,7 +11,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from kd_cv.descriptor.forks import opencv
+from kd_cv.descriptor.threads import opencv
 from kd_cv.io.exif import EXIF_DIRECTORY, FILM_MM, FOCAL_LENGTH_35MM, focal_in_widths
 from kd_cv.io.images import read_image_bytes
 

@@ -12,8 +12,8 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from kd_cv.descriptor.forks import opencv
 from kd_cv.descriptor.frames import as_detectable, as_gray, resized_points
+from kd_cv.descriptor.threads import opencv
 from kd_cv.io.files import replacing
 from kd_cv.models import NAMES, WORDS, Model
 from kd_cv.pictures import palette

@@ -41,6 +41,6 @@ def test_compute_walks_through_seven_files_and_never_back(camera, keypoints, set
     walk = files_entered(kd.compute, camera, keypoints)
     assert len(set(walk)) <= 7, walk
     # feature2d, settings and engine call the others; those follow one after the other.
-    called = [file for file in walk if file not in ("feature2d", "settings", "engine", "forks")]
+    called = [file for file in walk if file not in ("feature2d", "settings", "engine", "threads")]
     stretches = [file for i, file in enumerate(called) if called[i - 1 : i] != [file]]
     assert stretches == ["frames", "sampling", "fused"], walk

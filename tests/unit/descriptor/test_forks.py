@@ -12,7 +12,7 @@ import cv2
 import pytest
 
 from kd_cv import KDDescriptor, match, matching
-from kd_cv.descriptor.forks import Gate, around, opencv
+from kd_cv.descriptor.threads import Gate, around, opencv
 from kd_cv.detector.keypoints import detect
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
