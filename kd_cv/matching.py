@@ -171,7 +171,7 @@ def match(
             raise ValueError(f"{name} must be at least 1, got {number}")
     if model not in MODELS:
         check_model(model, cameras=True)
-    ratio = _as_ratio(ratio)
+    ratio = as_ratio(ratio)
     threshold = as_threshold(threshold)
     sources = as_source(image0, "image0"), as_source(image1, "image1")
     K0, K1 = _cameras(sources, (camera0, camera1), model)
@@ -321,7 +321,7 @@ def match_descriptors(
     Rows of zeros, which describe nothing, match nothing. With one candidate only there is no
     second neighbour, and the ratio is 0.
     """
-    ratio = _as_ratio(ratio)
+    ratio = as_ratio(ratio)
     if d0 is None or d1 is None:
         return _no_matches()
     d0, d1 = np.asarray(d0), np.asarray(d1)
@@ -363,7 +363,8 @@ def match_descriptors(
     return matches, ratios[keep]
 
 
-def _as_ratio(ratio: float) -> float:
+def as_ratio(ratio: float) -> float:
+    """Check a ratio of distances: above 0, at most 1."""
     number = as_float(ratio, "ratio")
     if not 0 < number <= 1:
         raise ValueError(f"ratio must be above 0 and at most 1, got {ratio}")

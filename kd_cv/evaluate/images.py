@@ -19,7 +19,7 @@ from kd_cv.evaluate.candidates import Array32, Candidate
 from kd_cv.evaluate.intervals import SEEDS, PairTable, summaries
 from kd_cv.evaluate.scores import Progress, Score, tell
 from kd_cv.io.images import read_gray, reduced
-from kd_cv.matching import RATIO, match_descriptors
+from kd_cv.matching import RATIO, as_ratio, match_descriptors
 from kd_cv.models import find_homography
 
 Gray = NDArray[np.uint8]
@@ -62,6 +62,7 @@ def image_matching(
     *,
     max_keypoints: int = 1000,
     threshold: float = 3.0,
+    ratio: float = RATIO,
     seeds: int = SEEDS,
     against: str | None = None,
     cache: Cache | None = None,
@@ -71,13 +72,15 @@ def image_matching(
 
     Values in percent, means over the pairs of images: "ap" (see `match_scores`), "precision" of
     mutual matches, "auc3", "auc5", "auc10" of the homography's corner error in pixels. The
-    homography is estimated `seeds` times. `summaries` adds intervals, gains and "pairs".
+    homography is estimated `seeds` times, from the mutual matches up to a ratio. `summaries` adds
+    intervals, gains and "pairs".
     """
     if max_keypoints < 2 or not 0 < threshold < np.inf or seeds < 1:
         raise ValueError(
             "max_keypoints must be at least 2, threshold positive and seeds at least 1, "
             f"got {max_keypoints}, {threshold} and {seeds}"
         )
+    ratio = as_ratio(ratio)
     detector = cv2.SIFT_create(max_keypoints)
     tables = {candidate.name: PairTable() for candidate in candidates}
     dims: dict[str, int] = {}
@@ -94,7 +97,7 @@ def image_matching(
             for k in range(1, len(grays)):
                 score = match_scores(
                     rows[0], rows[k], frames[0][:, :2], frames[k][:, :2], images.H_1tok[k],
-                    grays[0].shape, threshold, seeds,
+                    grays[0].shape, threshold, seeds, ratio,
                 )  # fmt: skip
                 if score is not None:
                     tables[candidate.name].add(
@@ -124,6 +127,7 @@ def match_scores(
     shape: tuple[int, ...],
     threshold: float = 3.0,
     seeds: int = 1,
+    ratio: float = RATIO,
 ) -> PairScore | None:
     """Scores of one pair of images, from rows and positions of their keypoints.
 
@@ -144,7 +148,7 @@ def match_scores(
     correct = distance[matches[:, 0], matches[:, 1]] <= threshold
     mutual, mutual_ratios = match_descriptors(rows0, rows1, mutual=True)
     good = distance[mutual[:, 0], mutual[:, 1]] <= threshold
-    clear = mutual[mutual_ratios <= RATIO]
+    clear = mutual[mutual_ratios <= ratio]
     return PairScore(
         ap=metrics.average_precision(-ratios, correct, possible),
         precision=float(good.mean()) if len(good) else 0.0,

@@ -26,7 +26,7 @@ from kd_cv.evaluate.pose import BASELINES, THRESHOLDS, pose_errors, viewing_angl
 from kd_cv.evaluate.scores import Progress, Score, tell
 from kd_cv.feature2d import KDDescriptor
 from kd_cv.io.images import read_gray
-from kd_cv.matching import RATIO, RootSIFT, match_descriptors
+from kd_cv.matching import RATIO, RootSIFT, as_ratio, match_descriptors
 from kd_cv.types import Feature
 
 Gray = NDArray[np.uint8]
@@ -108,6 +108,7 @@ def on_homographies(
     pipelines: Sequence[Pipeline],
     *,
     threshold: float = 3.0,
+    ratio: float = RATIO,
     seeds: int = SEEDS,
     max_size: int | None = None,
     against: str | None = None,
@@ -120,6 +121,7 @@ def on_homographies(
     means over the pairs; `summaries` adds intervals, gains and "pairs". "ms" and "keypoints" of an
     image are medians. max_size: pixels of the longer side that larger images are reduced to.
     """
+    ratio = as_ratio(ratio)
     tables = {pipeline.name: _Run() for pipeline in pipelines}
     for images in sets:
         grays, H_1tok = images.load_all(max_size)
@@ -127,8 +129,7 @@ def on_homographies(
             table = tables[pipeline.name]
             (x0, d0), *others = table.run(pipeline, grays)
             for (x1, d1), gray, H in zip(others, grays[1:], H_1tok[1:], strict=True):
-                matches, ratios = match_descriptors(d0, d1, mutual=True)
-                matches = matches[ratios <= RATIO]
+                matches, _ = match_descriptors(d0, d1, ratio=ratio)
                 a, b = x0[matches[:, 0]], x1[matches[:, 1]]
                 off = np.linalg.norm(metrics.warp_points(a, H) - b, axis=1)
                 correct = int((off <= threshold).sum())
@@ -149,6 +150,7 @@ def on_poses(
     pipelines: Sequence[Pipeline],
     *,
     threshold: float = 3.0,
+    ratio: float = RATIO,
     seeds: int = SEEDS,
     against: str | None = None,
     progress: Progress | None = None,
@@ -158,6 +160,7 @@ def on_poses(
     Values: "auc5", "auc10", "auc20" (%) of the larger angle and "inliers" of a pair; `summaries`
     adds intervals, gains and "pairs". "ms" and "keypoints" of an image are medians.
     """
+    ratio = as_ratio(ratio)
     tables = {pipeline.name: _Run() for pipeline in pipelines}
     for name, views in scenes:
         pairs = [
@@ -171,7 +174,9 @@ def on_poses(
             described = table.run(pipeline, grays)
             for i, j in pairs:
                 (x0, d0), (x1, d1) = described[i], described[j]
-                wrong, agree = pose_errors(d0, d1, x0, x1, views[i], views[j], threshold, seeds)
+                wrong, agree = pose_errors(
+                    d0, d1, x0, x1, views[i], views[j], threshold, seeds, ratio
+                )
                 table.pairs.add(wrong, inliers=agree)
         tell(progress, name)
     return _scores(tables, THRESHOLDS, against)

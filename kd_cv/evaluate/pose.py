@@ -17,7 +17,7 @@ from kd_cv.evaluate.candidates import Array32, Candidate
 from kd_cv.evaluate.intervals import SEEDS, PairTable, area, summaries
 from kd_cv.evaluate.scores import Progress, Score, tell
 from kd_cv.io.images import read_gray
-from kd_cv.matching import RATIO, match_descriptors
+from kd_cv.matching import RATIO, as_ratio, match_descriptors
 from kd_cv.models import find_pose
 
 Float64 = NDArray[np.float64]
@@ -33,6 +33,7 @@ def relative_pose(
     *,
     max_keypoints: int = 2000,
     threshold: float = 3.0,
+    ratio: float = RATIO,
     seeds: int = SEEDS,
     against: str | None = None,
     cache: Cache | None = None,
@@ -50,6 +51,7 @@ def relative_pose(
             "max_keypoints must be at least 5, threshold positive and seeds at least 1, "
             f"got {max_keypoints}, {threshold} and {seeds}"
         )
+    ratio = as_ratio(ratio)
     detector = cv2.SIFT_create(max_keypoints)
     tables = {candidate.name: PairTable() for candidate in candidates}
     apart: list[float] = []
@@ -73,7 +75,7 @@ def relative_pose(
             for i, j, _ in pairs:
                 wrong, agree = pose_errors(
                     rows[i], rows[j], frames[i][:, :2], frames[j][:, :2], views[i], views[j],
-                    threshold, seeds,
+                    threshold, seeds, ratio,
                 )  # fmt: skip
                 tables[candidate.name].add(wrong, inliers=agree)
         tell(progress, scene)
@@ -105,13 +107,13 @@ def pose_errors(
     view1: CameraView,
     threshold: float = 3.0,
     seeds: int = 1,
+    ratio: float = RATIO,
 ) -> tuple[list[float], float]:
     """By how many degrees the pose is wrong for each seed (infinite without one), and inliers.
 
     The robust estimator draws by itself; a seed puts the matches in another order.
     """
-    matches, ratios = match_descriptors(rows0, rows1, mutual=True)
-    matches = matches[ratios <= RATIO]
+    matches, _ = match_descriptors(rows0, rows1, ratio=ratio)
     R_true, t_true = relative(view0, view1)
     wrong, agree = [], []
     for seed in range(seeds):

@@ -9,10 +9,11 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from kd_cv.cli.options import Dim, Figure, Json, Magnification, PatchSize
+from kd_cv.cli.options import Dim, Figure, Json, Magnification, PatchSize, Ratio
 from kd_cv.descriptor.frames import MAGNIFICATION
 from kd_cv.evaluate.candidates import PATCH_SIZE_OF_SETS
 from kd_cv.evaluate.intervals import SEEDS
+from kd_cv.matching import RATIO
 
 
 @dataclass(frozen=True)
@@ -109,6 +110,7 @@ class AtKeypoints(Comparison):
 
     magnification: Magnification = MAGNIFICATION
     scales: Annotated[int, typer.Option(help="How many patch sizes kd averages over.")] = 1
+    ratio: Ratio = RATIO
     seeds: Seeds = SEEDS
     against: Against = None
 
@@ -121,7 +123,8 @@ class AtKeypoints(Comparison):
         with telling("Matching", self.as_json) as tell:
             chosen = self.with_ws(chosen)
             return protocol(
-                material, chosen, seeds=self.seeds, against=self._against(chosen),
+                material, chosen, ratio=self.ratio, seeds=self.seeds,
+                against=self._against(chosen),
                 cache=Cache(self.cache), progress=tell, **options,
             )  # fmt: skip
 

@@ -9,10 +9,11 @@ import typer
 
 from kd_cv.cli.evaluate.options import Against, Seeds, words
 from kd_cv.cli.evaluate.output import draw_figure, report_scores, say_picture
-from kd_cv.cli.options import Figure, Json
+from kd_cv.cli.options import Figure, Json, Ratio
 from kd_cv.cli.outputs import check_figure
 from kd_cv.evaluate.intervals import SEEDS
 from kd_cv.io.files import read_text
+from kd_cv.matching import RATIO
 
 MAX_BYTES = 10**6  # of a file of --times
 
@@ -41,6 +42,7 @@ def command(
         int | None,
         typer.Option(help="Reduce the images of sequences to so many pixels of the longer side."),
     ] = None,
+    ratio: Ratio = RATIO,
     seeds: Seeds = SEEDS,
     against: Against = None,
     times: Annotated[
@@ -88,13 +90,15 @@ def command(
             scenes = [
                 (folder.resolve().name, read_cameras(folder, poses)) for folder, poses in pairs
             ]
-            scores = on_poses(scenes, chosen, seeds=seeds, against=against, progress=tell)
+            scores = on_poses(
+                scenes, chosen, ratio=ratio, seeds=seeds, against=against, progress=tell
+            )
             shown, keys, unit = "auc10", ["auc5", "auc10", "auc20", "inliers"], "degrees"
         else:
             sets = [images for folder in folders for images in read_images(folder)]
             scores = on_homographies(
-                sets or warped_images(builtin_photos()), chosen, seeds=seeds, max_size=max_size,
-                against=against, progress=tell,
+                sets or warped_images(builtin_photos()), chosen, ratio=ratio, seeds=seeds,
+                max_size=max_size, against=against, progress=tell,
             )  # fmt: skip
             keys = ["auc1", "auc3", "auc5", "auc10", "repeatability", "precision", "correct"]
             shown, unit = "auc5", "pixels"

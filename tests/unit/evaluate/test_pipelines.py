@@ -72,6 +72,8 @@ def test_names_that_are_not_known():
         make_pipelines([])
     with pytest.raises(ValueError, match="no pair of images"):
         on_homographies([], make_pipelines(["orb"]))
+    with pytest.raises(ValueError, match="ratio must be above 0 and at most 1"):
+        on_homographies([], make_pipelines(["orb"]), ratio=1.5)
 
 
 @pytest.mark.slow
@@ -96,6 +98,9 @@ def test_the_command_draws_accuracy_over_time(tmp_path, capsys, camera):
         score["values"]["ms"] = 1234.5
     idle = tmp_path / "idle.json"
     idle.write_text(json.dumps(content))
+    assert main([*command, "--ratio", "0.5", "--json"]) == 0
+    strict = json.loads(capsys.readouterr().out)["scores"][0]["values"]
+    assert 0 < strict["correct"] < content["scores"][0]["values"]["correct"]
     assert main([*command, "--times", str(idle), "--json"]) == 0
     timed = json.loads(capsys.readouterr().out)["scores"]
     assert [score["values"]["ms"] for score in timed] == [1234.5, 1234.5]
