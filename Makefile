@@ -27,7 +27,7 @@ lint: $(DEV)/ready  ## check style, types and layers
 # The contract with OpenCV holds on the oldest supported version too.
 opencv4: $(CV4)/ready  ## run the tests of the contract with OpenCV on its version 4.10
 	$(CV4)/bin/python -m pytest tests/contract/feature2d tests/contract/test_entry_points.py \
-		tests/contract/test_kinds_of_images.py
+		tests/contract/test_kinds_of_images.py tests/unit/faces/test_stitching.py
 
 # The compiled functions are seen by running a few of their tests as plain Python.
 coverage: $(DEV)/ready  ## run the tests and list the lines that none of them reaches

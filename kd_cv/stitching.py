@@ -1,6 +1,7 @@
 """Features for OpenCV's stitching pipeline, which takes no feature that is written in Python."""
 
 import cv2
+import numpy as np
 
 from kd_cv.descriptor.frames import as_gray
 from kd_cv.types import Feature, Image
@@ -19,7 +20,10 @@ def image_features(feature: Feature, image: Image, index: int = 0) -> cv2.detail
     keypoints, rows = feature.detectAndCompute(image, None)
     if rows is None or not len(keypoints):
         raise ValueError(f"image {index} has no keypoints to stitch it by")
-    features = cv2.detail.ImageFeatures()
+    # Not cv2.detail.ImageFeatures(): in OpenCV 4 its descriptors are memory that nobody filled, and
+    # to set them crashes.
+    empty = np.zeros((8, 8), np.uint8)
+    features = cv2.detail.computeImageFeatures2(cv2.ORB_create(), empty)
     features.img_idx = index
     features.img_size = as_gray(image).shape[::-1]
     features.keypoints = keypoints

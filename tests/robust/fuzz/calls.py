@@ -1,6 +1,8 @@
 """Arguments of any kind for what computes: one small function for each call."""
 
 import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import cv2
@@ -37,6 +39,17 @@ def check_keypoints(keypoints: Any, shape: tuple[int, int]) -> None:
         assert -0.5 <= k.pt[0] <= width - 0.5 and -0.5 <= k.pt[1] <= height - 0.5, k.pt
         assert 0 < k.size < np.inf and 0 <= k.response < np.inf, (k.size, k.response)
         assert k.angle == -1 or 0 <= k.angle <= 360, k.angle
+
+
+@contextmanager
+def theirs(feature: Any) -> Iterator[None]:
+    """What a feature of OpenCV's raises, of images that are too small for it, is no finding."""
+    try:
+        yield
+    except cv2.error as error:
+        if feature is None or type(feature) is DoG:
+            raise
+        raise ValueError("a feature of OpenCV's raised it") from error
 
 
 # -------------------------------------------------------------------------------------- detection
@@ -100,13 +113,14 @@ def described(data: bytes) -> None:
     several = c.byte() >= 224
     image = c.image()
     mask = c.mask(image)
-    if several:
-        images, masks = [image, _IMAGE], [mask, c.mask(_IMAGE)]
-        found = kd.detect(images, masks)
-        _, rows = kd.compute(images, found)
-        assert len(found) == len(rows) == 2
-        return
-    keypoints, rows = kd.detectAndCompute(image, mask)
+    with theirs(kd._detector):
+        if several:
+            images, masks = [image, _IMAGE], [mask, c.mask(_IMAGE)]
+            found = kd.detect(images, masks)
+            _, rows = kd.compute(images, found)
+            assert len(found) == len(rows) == 2
+            return
+        keypoints, rows = kd.detectAndCompute(image, mask)
     if rows is None:
         assert not len(keypoints)
         return
@@ -229,7 +243,7 @@ def matched(data: bytes) -> None:
     c = Choices(data)
     model = c.one_of((*MODELS, "plane", None))
     descriptor = c.one_of(("kd", "kd", "kd", "sift", "rootsift", KDDescriptor(upright=True), "x"))
-    finder = c.one_of((None, None, None, DoG(20), *FOREIGN, 5))
+    finder = c.one_of((None, None, None, DoG(20), cv2.ORB_create(30), cv2.MSER_create(), 5))
     options = c.chosen(
         max_keypoints=30, ratio=0.9, threshold=3.0, max_size=24, camera0=40.0, camera1=35.0
     )
@@ -237,12 +251,8 @@ def matched(data: bytes) -> None:
         options["camera0"] = np.diag([options["camera0"], 30.0, 1.0])
     image0 = c.image() if c.byte() & 1 else _SCENE
     image1 = c.image() if c.byte() & 1 else _SCENE[c.byte() % 16 :, c.byte() % 16 :]
-    try:
+    with theirs(finder if descriptor not in ("sift", "rootsift") else descriptor):
         result = match(image0, image1, descriptor, detector=finder, model=model, **options)
-    except cv2.error as error:
-        if descriptor not in ("sift", "rootsift") and finder not in FOREIGN:
-            raise
-        raise ValueError("what OpenCV's own features say") from error
     count = len(result.matches)
     assert result.matches.shape == (count, 2) and result.inliers.shape == (count,)
     assert ((result.ratios >= 0) & (result.ratios <= 1)).all()
@@ -255,8 +265,6 @@ def matched(data: bytes) -> None:
     if data[-1:] == b"\xfe" and min(np.size(image) for image in result.images):
         result.draw()
 
-
-FOREIGN = (cv2.ORB_create(30), cv2.MSER_create())  # what they raise is theirs
 
 _SCENE = cv2.GaussianBlur(
     np.random.default_rng(0).integers(0, 256, (64, 80), dtype=np.uint8), (0, 0), 1.5
