@@ -21,7 +21,8 @@ from kd_cv import KDDescriptor
 from kd_cv.collection import Extraction
 from kd_cv.collection.colmap import compare
 from kd_cv.descriptor.threads import opencv
-from kd_cv.matching import DESCRIPTORS, RATIO
+from kd_cv.features import DESCRIPTORS
+from kd_cv.neighbours import RATIO
 
 CHOICES = ("kd", "kd+sift", *(name for name in DESCRIPTORS if name != "kd"))
 

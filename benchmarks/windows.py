@@ -24,7 +24,7 @@ from kd_cv.evaluate import metrics
 from kd_cv.evaluate.candidates import sift_keypoints
 from kd_cv.evaluate.images import ImageSet
 from kd_cv.evaluate.readers import read_images
-from kd_cv.matching import match_descriptors
+from kd_cv.neighbours import match_descriptors
 
 SIDES = (1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 10.0, 12.0, 15.0, 19.0, 24.0)
 WAYS = ("SIFT", "known", "alone")

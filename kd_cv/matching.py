@@ -13,10 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kd_cv.descriptor.frames import as_detectable, as_float, as_gray, resized_points
-from kd_cv.descriptor.threads import around, opencv
+from kd_cv.descriptor.threads import around
 from kd_cv.detector.keypoints import strongest
 from kd_cv.detector.parameters import MAX_FEATURES
 from kd_cv.feature2d import KDDescriptor
+from kd_cv.features import as_feature
 from kd_cv.geometry import epipolar_errors, reprojection_errors
 from kd_cv.io.images import reduced
 from kd_cv.io.sources import Source, as_source
@@ -32,18 +33,11 @@ from kd_cv.models import (
     check_model,
     estimate,
 )
+from kd_cv.neighbours import RATIO, Matches, as_ratio, match_descriptors, no_matches
 from kd_cv.pictures.matches import draw_result
 from kd_cv.types import Array32, Detector, Feature, Image, KeyPoints
 
-#: Names of descriptors, and how tables and pictures show them.
-DESCRIPTORS = {"kd": "KD", "sift": "SIFT", "rootsift": "RootSIFT"}
-RATIO = 0.85  # of the distances to the nearest and to the second nearest, at most
 STEPS = ("detect", "describe", "match", "geometry")
-Matches = tuple[NDArray[np.int64], Array32]
-
-
-def _no_matches() -> Matches:
-    return np.zeros((0, 2), np.int64), np.zeros(0, np.float32)
 
 
 @dataclass(frozen=True)
@@ -72,7 +66,7 @@ class MatchResult:
     inliers: NDArray[np.bool_]
     H_0to1: NDArray[np.float64] | None
     success: bool
-    candidates: Matches = field(default_factory=_no_matches)
+    candidates: Matches = field(default_factory=no_matches)
     model: Model = "homography"
     F_0to1: NDArray[np.float64] | None = None
     E_0to1: NDArray[np.float64] | None = None
@@ -270,105 +264,6 @@ def _poor(gray: NDArray[Any]) -> str:
     if high - low < 16:
         return f"it is flat, nearly all pixels lie from {low:.0f} to {high:.0f} of 255"
     return "it has no corners or blobs that stand out"
-
-
-def as_feature(descriptor: str | Feature) -> Feature:
-    """The object behind a name; an object with detectAndCompute stays as it is."""
-    makers = dict(zip(DESCRIPTORS, (KDDescriptor, cv2.SIFT_create, RootSIFT), strict=True))
-    if isinstance(descriptor, str) and descriptor in makers:
-        return makers[descriptor]()
-    describes = callable(getattr(descriptor, "detectAndCompute", None))
-    if isinstance(descriptor, str | type) or not describes:
-        raise ValueError(
-            f"unknown descriptor {descriptor!r}: expected one of {list(DESCRIPTORS)} or an object "
-            "with detectAndCompute"
-        )
-    return descriptor
-
-
-class RootSIFT:
-    """SIFT whose rows are divided by their sum and square-rooted (Arandjelovic and Zisserman)."""
-
-    def __init__(self, nfeatures: int = 0) -> None:
-        self._sift = cv2.SIFT_create(nfeatures)
-
-    @opencv
-    def detect(self, image: Any, mask: Any = None) -> KeyPoints:
-        return self._sift.detect(image, mask)
-
-    @opencv
-    def compute(self, image: Any, keypoints: Any) -> tuple[KeyPoints, Array32 | None]:
-        keypoints, rows = self._sift.compute(image, keypoints)
-        return keypoints, None if rows is None else root(rows)
-
-    @opencv
-    def detectAndCompute(self, image: Any, mask: Any) -> tuple[KeyPoints, Array32 | None]:
-        keypoints, rows = self._sift.detectAndCompute(image, mask)
-        return keypoints, None if rows is None else root(rows)
-
-
-def root(rows: Array32) -> Array32:
-    """Square root of rows of unit sum; rows of zeros stay so."""
-    total = rows.sum(axis=1, keepdims=True)
-    return np.sqrt(rows / np.where(total > 0, total, 1))
-
-
-def match_descriptors(
-    d0: Any, d1: Any, *, ratio: float = 1.0, mutual: bool = True, chunk: int = 2048
-) -> Matches:
-    """Nearest neighbours of d0 (N0, D) in d1 (N1, D): matches (M, 2) and ratios (M,).
-
-    Rows of zeros, which describe nothing, match nothing. With one candidate only there is no
-    second neighbour, and the ratio is 0.
-    """
-    ratio = as_ratio(ratio)
-    if d0 is None or d1 is None:
-        return _no_matches()
-    d0, d1 = np.asarray(d0), np.asarray(d1)
-    if d0.ndim != 2 or d1.ndim != 2 or d0.shape[1] != d1.shape[1]:
-        raise ValueError(f"expected d0 (N0, D) and d1 (N1, D), got {d0.shape} and {d1.shape}")
-    if any(d.dtype.kind not in "fiu" or not np.isfinite(d).all() for d in (d0, d1)):
-        raise ValueError(f"descriptors must be finite numbers, got {d0.dtype} and {d1.dtype}")
-    rows0, rows1 = (np.flatnonzero(np.any(d, axis=1)) for d in (d0, d1))
-    if not len(rows0) or not len(rows1):
-        return _no_matches()
-    a, b = (np.asarray(d, dtype=np.float32)[rows] for d, rows in ((d0, rows0), (d1, rows1)))
-    b_squares = (b * b).sum(axis=1)
-    nearest = np.empty(len(a), dtype=np.int64)
-    ratios = np.zeros(len(a), dtype=np.float32)
-    back_distance = np.full(len(b), np.inf, dtype=np.float32)
-    back = np.zeros(len(b), dtype=np.int64)
-    for start in range(0, len(a), chunk):
-        block = a[start : start + chunk]
-        squares = (block * block).sum(axis=1)[:, None] + b_squares - 2 * block @ b.T
-        here = np.arange(len(block))
-        nearest[start : start + chunk] = first = squares.argmin(axis=1)
-        closest = squares.min(axis=0)
-        better = closest < back_distance
-        back[better] = start + squares.argmin(axis=0)[better]
-        back_distance[better] = closest[better]
-        if len(b) > 1:
-            squares[here, first] = np.inf
-            # From the differences: `squares` of near copies are rounding noise.
-            best, second = (
-                np.linalg.norm(block - b[i], axis=1) for i in (first, squares.argmin(axis=1))
-            )
-            # Two copies of the same row are no certain match: 0 / 0 is 1.
-            ratio_here = np.divide(best, second, out=np.ones_like(best), where=second > 0)
-            ratios[start : start + chunk] = np.minimum(ratio_here, 1)
-    keep = ratios <= ratio
-    if mutual:
-        keep &= back[nearest] == np.arange(len(a))
-    matches = np.stack([rows0[keep], rows1[nearest[keep]]], axis=1)
-    return matches, ratios[keep]
-
-
-def as_ratio(ratio: float) -> float:
-    """Check a ratio of distances: above 0, at most 1."""
-    number = as_float(ratio, "ratio")
-    if not 0 < number <= 1:
-        raise ValueError(f"ratio must be above 0 and at most 1, got {ratio}")
-    return number
 
 
 def _extract(

@@ -22,9 +22,10 @@ from kd_cv.cli.options import (
     Root,
     Weights,
 )
+from kd_cv.features import DESCRIPTORS
 from kd_cv.io.files import printable
 from kd_cv.io.images import say_others
-from kd_cv.matching import DESCRIPTORS, RATIO
+from kd_cv.neighbours import RATIO
 
 
 def command(

@@ -28,9 +28,11 @@ from kd_cv.cli.options import (
 )
 from kd_cv.cli.outputs import check_picture, check_writable
 from kd_cv.evaluate.metrics import homography_corner_error
+from kd_cv.features import DESCRIPTORS
 from kd_cv.io.files import replacing
-from kd_cv.matching import DESCRIPTORS, RATIO, STEPS, MatchResult
+from kd_cv.matching import STEPS, MatchResult
 from kd_cv.models import NAMES
+from kd_cv.neighbours import RATIO
 from kd_cv.pictures.matches import draw_matches, write_picture
 
 ROW_HEIGHTS = (720, 480)  # of a picture with one row, and with several

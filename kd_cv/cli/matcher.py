@@ -10,8 +10,10 @@ from kd_cv.cli.detectors import make_detector
 from kd_cv.cli.images import Pair
 from kd_cv.descriptor.frames import as_gray
 from kd_cv.feature2d import KDDescriptor
-from kd_cv.matching import DESCRIPTORS, RATIO, MatchResult, as_feature, match, timing
+from kd_cv.features import DESCRIPTORS, as_feature
+from kd_cv.matching import MatchResult, match, timing
 from kd_cv.models import MODELS
+from kd_cv.neighbours import RATIO
 
 
 @dataclass(frozen=True)

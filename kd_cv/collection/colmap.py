@@ -27,7 +27,7 @@ from kd_cv.collection.names import MAX_LIST_BYTES
 from kd_cv.descriptor.frames import radians, sigma_from_size, to_corner
 from kd_cv.fit.surface import camera_mode, largest_model, load_pycolmap, quiet
 from kd_cv.io.files import PathLike, read_text, replacing
-from kd_cv.matching import RATIO, match_descriptors
+from kd_cv.neighbours import RATIO, match_descriptors
 
 DIM, NORM = 128, 512.0  # of SIFT in COLMAP
 OFFSET = 42.0  # byte that stands for 0: 2.5 standard deviations of an entry fit below it

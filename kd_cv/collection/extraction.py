@@ -19,9 +19,9 @@ from kd_cv.descriptor.frames import from_keypoints, resized_points
 from kd_cv.descriptor.threads import around
 from kd_cv.detector.keypoints import strongest
 from kd_cv.feature2d import KDDescriptor
+from kd_cv.features import DESCRIPTORS, as_feature
 from kd_cv.io.files import PathLike
 from kd_cv.io.images import reduced
-from kd_cv.matching import DESCRIPTORS, as_feature
 
 LAYOUT = 1  # to be raised when the layout or the meaning of a setting changes
 MAX_KEYPOINTS = 2**19  # of an image: what a feature file can be read back with

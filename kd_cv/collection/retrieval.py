@@ -22,8 +22,8 @@ from kd_cv.collection.extraction import check_settings
 from kd_cv.descriptor.frames import as_detectable, as_gray
 from kd_cv.io.archive import checksum, read_npz
 from kd_cv.io.files import PathLike, replacing
-from kd_cv.matching import RATIO, match_descriptors
 from kd_cv.models import Model, estimate
+from kd_cv.neighbours import RATIO, match_descriptors
 
 EXACT_BELOW = 20_000  # descriptors: so few are compared one by one
 NEIGHBOURS = 8

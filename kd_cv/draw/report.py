@@ -35,8 +35,9 @@ from kd_cv.explain import heat_limit, heat_maps
 from kd_cv.feature2d import KDDescriptor
 from kd_cv.io.files import replacing
 from kd_cv.io.images import reduced
-from kd_cv.matching import RATIO, MatchResult
+from kd_cv.matching import MatchResult
 from kd_cv.models import NAMES, WORDS
+from kd_cv.neighbours import RATIO
 from kd_cv.pictures import palette
 from kd_cv.pictures.matches import MAX_LINES
 

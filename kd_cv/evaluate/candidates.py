@@ -22,8 +22,8 @@ from kd_cv.descriptor.projection import Array32
 from kd_cv.descriptor.sampling import extract_patches
 from kd_cv.descriptor.threads import opencv
 from kd_cv.feature2d import KDDescriptor
+from kd_cv.features import root
 from kd_cv.io.archive import checksum
-from kd_cv.matching import root
 from kd_cv.settings import Settings
 from kd_cv.whitening.registry import DEFAULT_WEIGHTS, DEFAULT_WHITENING
 

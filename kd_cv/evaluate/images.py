@@ -19,8 +19,8 @@ from kd_cv.evaluate.candidates import Array32, Candidate
 from kd_cv.evaluate.intervals import SEEDS, PairTable, summaries
 from kd_cv.evaluate.scores import Progress, Score, tell
 from kd_cv.io.images import read_gray, reduced
-from kd_cv.matching import RATIO, as_ratio, match_descriptors
 from kd_cv.models import find_homography
+from kd_cv.neighbours import RATIO, as_ratio, match_descriptors
 
 Gray = NDArray[np.uint8]
 

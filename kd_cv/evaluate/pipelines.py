@@ -25,8 +25,9 @@ from kd_cv.evaluate.intervals import SEEDS, PairTable, summaries
 from kd_cv.evaluate.pose import BASELINES, THRESHOLDS, pose_errors, viewing_angle
 from kd_cv.evaluate.scores import Progress, Score, tell
 from kd_cv.feature2d import KDDescriptor
+from kd_cv.features import RootSIFT
 from kd_cv.io.images import read_gray
-from kd_cv.matching import RATIO, RootSIFT, as_ratio, match_descriptors
+from kd_cv.neighbours import RATIO, as_ratio, match_descriptors
 from kd_cv.types import Feature
 
 Gray = NDArray[np.uint8]

@@ -17,8 +17,8 @@ from kd_cv.evaluate.candidates import Array32, Candidate
 from kd_cv.evaluate.intervals import SEEDS, PairTable, area, summaries
 from kd_cv.evaluate.scores import Progress, Score, tell
 from kd_cv.io.images import read_gray
-from kd_cv.matching import RATIO, as_ratio, match_descriptors
 from kd_cv.models import find_pose
+from kd_cv.neighbours import RATIO, as_ratio, match_descriptors
 
 Float64 = NDArray[np.float64]
 

@@ -13,7 +13,7 @@ from kd_cv.cli.options import Dim, Figure, Json, Magnification, PatchSize, Ratio
 from kd_cv.descriptor.frames import MAGNIFICATION
 from kd_cv.evaluate.candidates import PATCH_SIZE_OF_SETS
 from kd_cv.evaluate.intervals import SEEDS
-from kd_cv.matching import RATIO
+from kd_cv.neighbours import RATIO
 
 
 @dataclass(frozen=True)

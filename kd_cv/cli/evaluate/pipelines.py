@@ -13,7 +13,7 @@ from kd_cv.cli.options import Figure, Json, Ratio
 from kd_cv.cli.outputs import check_figure
 from kd_cv.evaluate.intervals import SEEDS
 from kd_cv.io.files import read_text
-from kd_cv.matching import RATIO
+from kd_cv.neighbours import RATIO
 
 MAX_BYTES = 10**6  # of a file of --times
 

@@ -15,8 +15,8 @@ from kd_cv import DoG, KDDescriptor, describe, match
 from kd_cv.descriptor.frames import as_gray
 from kd_cv.descriptor.windows import windows as windows_of
 from kd_cv.explain import explain as explained
-from kd_cv.matching import match_descriptors
 from kd_cv.models import MODELS, NEEDED, estimate
+from kd_cv.neighbours import match_descriptors
 
 REFUSED = (ValueError, TypeError)  # of every call
 

@@ -26,7 +26,8 @@ from kd_cv.collection.colmap import (
     table,
     write_database,
 )
-from kd_cv.matching import match_descriptors, root
+from kd_cv.features import root
+from kd_cv.neighbours import match_descriptors
 from kd_cv.settings import as_uint8
 
 pytestmark = pytest.mark.slow

@@ -24,7 +24,7 @@ from kd_cv.collection.extraction import STAGES
 from kd_cv.collection.run import by_threads, duration, shown
 from kd_cv.descriptor.frames import MAGNIFICATION, from_keypoints
 from kd_cv.io import images
-from kd_cv.matching import match_descriptors
+from kd_cv.neighbours import match_descriptors
 
 h5py = pytest.importorskip("h5py")
 

@@ -35,10 +35,10 @@ from kd_cv.evaluate.readers import (
 from kd_cv.evaluate.strips import strips_of_sequence
 from kd_cv.evaluate.tasks import Tasks
 from kd_cv.evaluate.whitened import Whitened, with_ws
+from kd_cv.features import RootSIFT
 from kd_cv.fit.scenes import NO_POINT, Scene, View
 from kd_cv.fit.sequences import read_sequence
 from kd_cv.io.builtin import builtin_photos
-from kd_cv.matching import RootSIFT
 from kd_cv.whitening import save
 
 SHARED = Path(__file__).resolve().parents[4] / "shared" / "data"

@@ -10,14 +10,10 @@ from hypothesis import strategies as st
 
 import kd_cv
 from kd_cv import KDDescriptor, MatchResult
-from kd_cv.matching import (
-    RootSIFT,
-    as_feature,
-    match_descriptors,
-    root,
-    timing,
-)
+from kd_cv.features import RootSIFT, as_feature, root
+from kd_cv.matching import timing
 from kd_cv.models import find_homography
+from kd_cv.neighbours import match_descriptors
 
 
 def brute_force(d0, d1, ratio, mutual):

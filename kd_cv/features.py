@@ -1,0 +1,54 @@
+"""The descriptors that have a name: ours, SIFT and RootSIFT."""
+
+from typing import Any
+
+import cv2
+import numpy as np
+
+from kd_cv.descriptor.threads import opencv
+from kd_cv.feature2d import KDDescriptor
+from kd_cv.types import Array32, Feature, KeyPoints
+
+#: Their names, and how tables and pictures show them.
+DESCRIPTORS = {"kd": "KD", "sift": "SIFT", "rootsift": "RootSIFT"}
+
+
+def as_feature(descriptor: str | Feature) -> Feature:
+    """The object behind a name; an object with detectAndCompute stays as it is."""
+    makers = dict(zip(DESCRIPTORS, (KDDescriptor, cv2.SIFT_create, RootSIFT), strict=True))
+    if isinstance(descriptor, str) and descriptor in makers:
+        return makers[descriptor]()
+    describes = callable(getattr(descriptor, "detectAndCompute", None))
+    if isinstance(descriptor, str | type) or not describes:
+        raise ValueError(
+            f"unknown descriptor {descriptor!r}: expected one of {list(DESCRIPTORS)} or an object "
+            "with detectAndCompute"
+        )
+    return descriptor
+
+
+class RootSIFT:
+    """SIFT whose rows are divided by their sum and square-rooted (Arandjelovic and Zisserman)."""
+
+    def __init__(self, nfeatures: int = 0) -> None:
+        self._sift = cv2.SIFT_create(nfeatures)
+
+    @opencv
+    def detect(self, image: Any, mask: Any = None) -> KeyPoints:
+        return self._sift.detect(image, mask)
+
+    @opencv
+    def compute(self, image: Any, keypoints: Any) -> tuple[KeyPoints, Array32 | None]:
+        keypoints, rows = self._sift.compute(image, keypoints)
+        return keypoints, None if rows is None else root(rows)
+
+    @opencv
+    def detectAndCompute(self, image: Any, mask: Any) -> tuple[KeyPoints, Array32 | None]:
+        keypoints, rows = self._sift.detectAndCompute(image, mask)
+        return keypoints, None if rows is None else root(rows)
+
+
+def root(rows: Array32) -> Array32:
+    """Square root of rows of unit sum; rows of zeros stay so."""
+    total = rows.sum(axis=1, keepdims=True)
+    return np.sqrt(rows / np.where(total > 0, total, 1))
