@@ -251,6 +251,14 @@ def _failure(
     return f"{inliers} of {matches} matches agree, no more than by chance"
 
 
+def named_failure(result: MatchResult, names: tuple[str, str]) -> str:
+    """`result.failure` with the names of the photographs in place of "image 0" and "image 1"."""
+    why = result.failure
+    for k, name in enumerate(names):
+        why = why.replace(f"image {k} ", f"{name} ")
+    return why
+
+
 def _poor(gray: NDArray[Any]) -> str:
     """What is wrong with an image in which nothing is found."""
     if not gray.size or min(gray.shape) < 16:

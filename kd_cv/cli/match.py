@@ -30,7 +30,7 @@ from kd_cv.cli.outputs import check_picture, check_writable
 from kd_cv.evaluate.metrics import homography_corner_error
 from kd_cv.features import DESCRIPTORS
 from kd_cv.io.files import replacing
-from kd_cv.matching import STEPS, MatchResult
+from kd_cv.matching import STEPS, MatchResult, named_failure
 from kd_cv.models import NAMES
 from kd_cv.neighbours import RATIO
 from kd_cv.pictures.matches import draw_matches, write_picture
@@ -170,9 +170,7 @@ def summary(answer: Answer) -> dict[str, Any]:
 
 def failure(answer: Answer, names: tuple[str, str]) -> str:
     """Why nothing was found, in one line, with the names of the photographs."""
-    why = answer.result.failure.replace("a larger ratio?", "a larger --ratio?")
-    for k, name in enumerate(names):
-        why = why.replace(f"image {k} ", f"{name} ")
+    why = named_failure(answer.result, names).replace("a larger ratio?", "a larger --ratio?")
     return f"no {NAMES[answer.result.model]}: {why}"
 
 

@@ -35,7 +35,7 @@ from kd_cv.explain import heat_limit, heat_maps
 from kd_cv.feature2d import KDDescriptor
 from kd_cv.io.files import replacing
 from kd_cv.io.images import reduced
-from kd_cv.matching import MatchResult
+from kd_cv.matching import MatchResult, named_failure
 from kd_cv.models import NAMES, WORDS
 from kd_cv.neighbours import RATIO
 from kd_cv.pictures import palette
@@ -177,17 +177,22 @@ class _Part:
         """What the script needs to know."""
         result, H_0to1 = self.result, self.H_0to1
         F_0to1 = result.F_0to1 if result.success else None
-        geometry = NAMES[result.model] if result.success else f"no {NAMES[result.model]}"
+        geometry = f"{NAMES[result.model]} found"
+        if not result.success:
+            geometry = f"no {geometry}"
+            if len(self.ratios):  # else it stands below, by itself
+                geometry = f"{geometry}: {named_failure(result, self.names)}"
         words = WORDS[result.model] if result.success else ("", "")
         counts = (
             f"{result.inliers.sum()} inliers of {len(result.matches)} matches at ratio "
-            f"{self.ratio:g} · {geometry} found"
+            f"{self.ratio:g} · {geometry}"
         )
         return {
             "title": self.title,
             "summary": f"{self.title} · {counts}",
             "counts": counts,
-            "note": _note(len(self.ratios), len(result.candidates[1]), self.threshold),
+            "note": _note(result, len(self.ratios), self.threshold),
+            "cut": len(self.ratios) < len(result.candidates[1]),
             "nothing": "" if len(self.ratios) else _why_nothing(result, self.names),
             "words": [
                 " ".join(pair).strip() for pair in zip(("inliers", "outliers"), words, strict=True)
@@ -333,26 +338,25 @@ def _rounded(points: NDArray[np.float64]) -> list[list[float]]:
     return [[round(x, 2), round(y, 2)] for x, y in points.tolist()]
 
 
-def _note(shown: int, candidates: int, threshold: float) -> str:
+def _note(result: MatchResult, shown: int, threshold: float) -> str:
+    candidates = len(result.candidates[1])
     part = f"The {shown} most certain of {candidates}" if shown < candidates else f"All {shown}"
-    return (
+    note = (
         f"{part} mutual nearest neighbours are on this page. The ratio is the distance to the "
-        "nearest neighbour over that to the second nearest: small is certain. Inliers agree with "
-        f"the model within {threshold:g} pixels."
+        "nearest neighbour over that to the second nearest: small is certain."
     )
+    if not result.success:
+        return note
+    return f"{note} Inliers agree with the {NAMES[result.model]} within {threshold:g} pixels."
 
 
 def _why_nothing(result: MatchResult, names: tuple[str, str]) -> str:
-    """Why there is no match, and what might help."""
-    for name, keypoints in zip(names, (result.keypoints0, result.keypoints1), strict=True):
-        if not keypoints:
-            return (
-                f"No keypoints were found in {name}: is it flat, very dark or very blurred? "
-                "A detector with a lower contrast threshold may find some."
-            )
-    counts = f"{len(result.keypoints0)} and {len(result.keypoints1)}"
+    """Why there is no match, in one sentence."""
+    counts = len(result.keypoints0), len(result.keypoints1)
+    if not all(counts):
+        return f"{named_failure(result, names)}."
     return (
-        f"Of {counts} keypoints no two are each other's nearest neighbours: "
+        f"Of {counts[0]} and {counts[1]} keypoints no two are each other's nearest neighbours: "
         "do the photographs show the same thing?"
     )
 

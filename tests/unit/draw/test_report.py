@@ -20,6 +20,7 @@ from kd_cv.evaluate.metrics import homography_corner_error
 from kd_cv.explain import explain
 from kd_cv.io.builtin import example_pair
 from kd_cv.matching import MatchResult, match
+from kd_cv.pictures.palette import DIVERGING, rgb
 
 NAMES = ('<img src=x onerror="alert(1)">.png', "b & '@@DATA@@'.png")
 
@@ -134,7 +135,7 @@ def test_others_are_compared_and_share_the_limit(pair, found, monkeypatch):
     assert (kd["title"], sift["title"]) == ("KD", "SIFT")
     assert len(kd["ratios"]) == len(sift["ratios"]) == 40
     assert f"of {len(found['sift'].result.matches)} matches" in sift["counts"]
-    assert "The 40 most certain of" in sift["note"]
+    assert "The 40 most certain of" in sift["note"] and kd["cut"] and sift["cut"]
 
 
 @pytest.mark.slow
@@ -184,13 +185,15 @@ def test_warped_image_lies_on_the_other(pair, found):
 def test_page_without_matches(texture):
     noise = np.random.default_rng(0).integers(0, 255, (2, 64, 64, 3)).astype(np.uint8)
     images = noise * np.uint8(texture)
-    page = _page(images, _run(*images))
-    data = _data(page)
+    own = _run(*images)
+    failure, data = own.result.failure, _data(_page(images, own))
     (own,) = data["descriptors"]
     assert not data["overlay"] and "no homography found" in own["summary"]
     assert (len(own["ratios"]) > 0) == bool(texture) == (own["nothing"] == "")
+    reason = own["summary" if texture else "nothing"].rstrip(".")
+    assert reason.endswith(failure.removeprefix("image 0")) and failure
     if not texture:
-        assert f"No keypoints were found in {NAMES[0]}" in own["nothing"]
+        assert f"{NAMES[0]} has no keypoints: it is too dark" in own["nothing"]
 
 
 @pytest.mark.slow
@@ -323,6 +326,9 @@ def test_a_match_is_selected_from_the_start(opened):
     assert opened.find_element("id", "why-title").text.startswith("Match ")
     tiles = _tiles(opened)
     assert len(tiles) == 4 and all(np.std(tile) > 5 for tile in tiles)  # not blank
+    bar = opened.find_element("id", "bar")
+    ends = _pixels(opened, bar)[[0, -1]].tolist()
+    assert bar.is_displayed() and ends == [list(rgb(DIVERGING[0])), list(rgb(DIVERGING[-1]))]
     gray, colored = tiles[0], tiles[1]
     assert np.ptp(gray, axis=1).max() < 12 and np.ptp(colored, axis=1).max() > 100
     said = opened.find_element("id", "spoken").get_attribute("textContent")
@@ -353,6 +359,11 @@ def test_on_a_phone_a_click_brings_a_sheet_from_below(opened):
         _ready(opened)
         explanation = opened.find_element("id", "explanation")
         assert not explanation.is_displayed(), "the photographs come first"
+        blank = opened.execute_script(
+            "return document.documentElement.scrollHeight - "
+            "document.querySelector('main').getBoundingClientRect().bottom - window.scrollY"
+        )
+        assert opened.find_element("id", "panel").size["height"] <= blank < 100
         captions = [opened.find_element("id", f"caption{side}").rect for side in (0, 1)]
         canvas = opened.find_element("id", "matches").rect
         height = canvas["width"]  # of each photograph: they are square
@@ -438,7 +449,7 @@ def test_others_are_beside_it_and_can_be_switched_to(browser, pair, found, tmp_p
     assert all(browser.execute_script(colors, k) > 50 for k in (0, 1))
     browser.find_element("id", "descriptor1").click()
     assert _count(browser)[0] == len(sift.result.matches)
-    assert len(_tiles(browser)) == 2
+    assert len(_tiles(browser)) == 2 and not browser.find_element("id", "bar").is_displayed()
     assert "histograms of SIFT" in browser.find_element("id", "heat-note").text
     assert browser.get_log("browser") == []
 
@@ -476,7 +487,10 @@ def test_nothing_is_said_well(browser, tmp_path):
     flat = np.zeros((2, 64, 64, 3), np.uint8)
     _open(browser, _page(flat, _run(*flat)), tmp_path)
     assert not browser.find_element("id", "stage").is_displayed()
-    assert "No keypoints were found in" in browser.find_element("id", "empty").text
+    assert f"{NAMES[0]} has no keypoints" in browser.find_element("id", "empty").text
+    seen = browser.find_elements("css selector", "#pictures figure")
+    assert [figure.text for figure in seen] == list(NAMES)
+    assert all(figure.find_element("tag name", "img").is_displayed() for figure in seen)
     assert browser.get_log("browser") == []
 
 
