@@ -140,7 +140,7 @@ def keypoints(data: bytes) -> None:
     c = Choices(data)
     mode = c.byte()
     kd = _KD[mode % len(_KD)]
-    points = c.keypoints(64)
+    points = c.keypoints(24)
     seen = _IMAGE if mode & 64 else _IMAGE.astype(np.float32) / 255
     copies, rows = kd.compute(seen, points)
     if rows is None:
@@ -169,7 +169,7 @@ def windows(data: bytes) -> None:
     """The window of a keypoint of any fields: positive, and the same when it is alone."""
     c = Choices(data)
     detector = c.one_of(_DETECTORS)
-    points = c.keypoints(64)
+    points = c.keypoints(24)
     sides = windows_of(points, detector)
     assert sides.shape == (len(points),)
     assert np.isfinite(sides).all() and (sides > 0).all(), sides
@@ -427,7 +427,7 @@ def _setters_seeds() -> list[bytes]:
 
 
 CALLS = {
-    name: Target(run, seeds, allowed)
+    name: Target(run, seeds, allowed, longest=1024)
     for name, run, seeds, allowed in (
         ("detector", detector, _detector_seeds, REFUSED),
         ("described", described, _described_seeds, REFUSED),

@@ -115,7 +115,7 @@ def child(name: str, seconds: float, most: int, seed: int, output: Path, plain: 
     options = {
         "max_total_time": max(1, round(seconds)), "timeout": TIMEOUT, "seed": seed + 1,
         "runs": max(1, most - counts[0]),
-        "rss_limit_mb": 0, "artifact_prefix": f"{output}/", "max_len": 1 << 15,
+        "rss_limit_mb": 0, "artifact_prefix": f"{output}/", "max_len": target.longest,
         "len_control": 0, "print_final_stats": 1,
     }  # fmt: skip
     arguments = [f"-{key}={value}" for key, value in options.items()]

@@ -26,6 +26,7 @@ class Target:
     seeds: Callable[[], list[bytes]]
     allowed: tuple[type[Exception], ...] = DOCUMENTED
     needs: str | None = None  # a module
+    longest: int = 1 << 15  # bytes of an input
 
     def check(self, data: bytes) -> bool:
         """Whether the input was taken (True) or refused as documented (False)."""
