@@ -32,6 +32,7 @@ from kd_cv.descriptor.projection import Projection
 from kd_cv.descriptor.spec import Spec
 from kd_cv.feature2d import KDDescriptor
 from kd_cv.settings import Settings
+from kd_cv.types import Image
 
 CHUNK = 64  # pairs of patches at a time
 Pixel = tuple[int, int]  # (x, y): column and row in the patch
@@ -274,7 +275,11 @@ class Explanation:
 
 
 def explain(
-    image0: Any, keypoint0: Any, image1: Any, keypoint1: Any, descriptor: Any = None
+    image0: Image,
+    keypoint0: cv2.KeyPoint | ArrayLike,
+    image1: Image,
+    keypoint1: cv2.KeyPoint | ArrayLike,
+    descriptor: KDDescriptor | None = None,
 ) -> Explanation:
     """Share out the similarity of two keypoints over the pixels of their patches.
 
@@ -432,7 +437,7 @@ def _check_linear(projection: Projection | None, spec: Spec) -> None:
         )
 
 
-def _as_frame(keypoint: Any, descriptor: KDDescriptor) -> NDArray[np.float64]:
+def _as_frame(keypoint: cv2.KeyPoint | ArrayLike, descriptor: KDDescriptor) -> NDArray[np.float64]:
     if isinstance(keypoint, cv2.KeyPoint):
         return descriptor.frames([keypoint])
     return as_frames(np.atleast_2d(np.array(keypoint, dtype=np.float64)))

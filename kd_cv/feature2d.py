@@ -30,14 +30,13 @@ from kd_cv.detector.parameters import EDGE_THRESHOLD, LAYERS, SIGMA, DoGSettings
 from kd_cv.io.storage import read_settings, write_settings
 from kd_cv.kornia_names import understands_kornia
 from kd_cv.settings import Settings
-from kd_cv.types import Detector, Image, KeyPoints
+from kd_cv.types import Detector, Image, Images, KeyPoints
 from kd_cv.whitening.registry import DEFAULT_WEIGHTS, DEFAULT_WHITENING, Weights
 
 if TYPE_CHECKING:
     from kd_cv.nn.module import KDModule
 
 Self = TypeVar("Self", bound="KDDescriptor")
-Images = list[Image] | tuple[Image, ...]
 
 
 class KDDescriptor(SIFTLike):
@@ -282,13 +281,25 @@ class KDDescriptor(SIFTLike):
         """
         return self._settings.frames(tuple(keypoints), self._detector)
 
+    @overload
     def detectAndCompute(
         self,
-        image: Image,
+        image: NDArray[Any],
         mask: Image | None,
         descriptors: NDArray[Any] | None = None,
         useProvidedKeypoints: bool = False,
-    ) -> tuple[KeyPoints, NDArray[Any] | None]:
+    ) -> tuple[KeyPoints, NDArray[Any] | None]: ...
+    @overload
+    def detectAndCompute(
+        self,
+        image: cv2.UMat,
+        mask: Image | None,
+        descriptors: NDArray[Any] | None = None,
+        useProvidedKeypoints: bool = False,
+    ) -> tuple[KeyPoints, cv2.UMat | None]: ...
+    def detectAndCompute(
+        self, image: Any, mask: Any, descriptors: Any = None, useProvidedKeypoints: bool = False
+    ) -> tuple[KeyPoints, Any]:
         """Keypoints of one image and their descriptors."""
         if useProvidedKeypoints:
             raise ValueError(

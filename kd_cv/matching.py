@@ -35,7 +35,7 @@ from kd_cv.models import (
 )
 from kd_cv.neighbours import RATIO, Matches, as_ratio, match_descriptors, no_matches
 from kd_cv.pictures.matches import draw_result
-from kd_cv.types import Array32, Detector, Feature, Image, KeyPoints
+from kd_cv.types import Array32, Detector, Feature, Image, KeyPoints, Picture
 
 STEPS = ("detect", "describe", "match", "geometry")
 
@@ -73,7 +73,7 @@ class MatchResult:
     R_0to1: NDArray[np.float64] | None = None
     t_0to1: NDArray[np.float64] | None = None
     failure: str = ""
-    images: tuple[Any, Any] = field(default=(None, None), compare=False)
+    images: tuple[Image | None, Image | None] = field(default=(None, None), compare=False)
 
     def __repr__(self) -> str:
         return (
@@ -99,7 +99,9 @@ class MatchResult:
             "homography": self.H_0to1, "fundamental": self.F_0to1, "essential": self.E_0to1
         }[self.model]  # fmt: skip
 
-    def errors(self, points0: NDArray[np.float64], points1: NDArray[np.float64]) -> Any:
+    def errors(
+        self, points0: NDArray[np.float64], points1: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
         """How far other matches (N, 2) and (N, 2) are from the model, in pixels: (N,)."""
         if self.matrix is None:
             return np.full(len(points0), np.inf)
@@ -118,8 +120,8 @@ class MatchResult:
 
 
 def match(
-    image0: Image | str | os.PathLike[str] | Any,
-    image1: Image | str | os.PathLike[str] | Any,
+    image0: Picture,
+    image1: Picture,
     descriptor: str | Feature = "kd",
     *,
     detector: Detector | None = None,

@@ -1,9 +1,7 @@
 """The nearest neighbours of descriptors: matches, and the ratio that says how certain they are."""
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from kd_cv.descriptor.frames import as_float
 from kd_cv.types import Array32
@@ -13,7 +11,12 @@ Matches = tuple[NDArray[np.int64], Array32]
 
 
 def match_descriptors(
-    d0: Any, d1: Any, *, ratio: float = 1.0, mutual: bool = True, chunk: int = 2048
+    d0: ArrayLike | None,
+    d1: ArrayLike | None,
+    *,
+    ratio: float = 1.0,
+    mutual: bool = True,
+    chunk: int = 2048,
 ) -> Matches:
     """Nearest neighbours of d0 (N0, D) in d1 (N1, D): matches (M, 2) and ratios (M,).
 

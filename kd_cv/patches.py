@@ -1,8 +1,7 @@
 """`describe`: descriptors of patches that are already cut out."""
 
-from typing import Any
-
 import numpy as np
+from numpy.typing import ArrayLike
 
 from kd_cv.descriptor.frames import in_range
 from kd_cv.settings import Settings
@@ -11,7 +10,7 @@ from kd_cv.whitening.registry import DEFAULT_WEIGHTS, DEFAULT_WHITENING, Weights
 
 
 def describe(
-    patches: Any,
+    patches: ArrayLike,
     *,
     patch_size: int | None = None,
     kernel: str = "concat",

@@ -1,14 +1,22 @@
 """Types that the faces of the package share."""
 
+import os
 from collections.abc import Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, Union, runtime_checkable
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+if TYPE_CHECKING:
+    import PIL.Image
+    import torch
+
 Array32 = NDArray[np.float32]
-Image = NDArray[Any] | cv2.UMat
+Image: TypeAlias = NDArray[Any] | cv2.UMat
+Images: TypeAlias = list[Image] | tuple[Image, ...]
+#: An image in any of the forms in which people hold one.
+Picture: TypeAlias = Union[Image, str, os.PathLike[str], "PIL.Image.Image", "torch.Tensor"]
 KeyPoints = tuple[cv2.KeyPoint, ...]
 
 

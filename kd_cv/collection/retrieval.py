@@ -24,6 +24,7 @@ from kd_cv.io.archive import checksum, read_npz
 from kd_cv.io.files import PathLike, replacing
 from kd_cv.models import Model, estimate
 from kd_cv.neighbours import RATIO, match_descriptors
+from kd_cv.types import Image
 
 EXACT_BELOW = 20_000  # descriptors: so few are compared one by one
 NEIGHBOURS = 8
@@ -149,7 +150,7 @@ class Index:
 
     def search(
         self,
-        image: Any,
+        image: Image,
         extraction: Extraction | None = None,
         *,
         top: int = 10,

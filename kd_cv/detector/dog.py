@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import asdict
-from typing import Any
+from typing import Any, overload
 
 import cv2
 
@@ -16,7 +16,7 @@ from kd_cv.detector.arguments import as_list, as_mask
 from kd_cv.detector.engine import Detected, detect_frames
 from kd_cv.detector.parameters import EDGE_THRESHOLD, LAYERS, SIGMA, DoGSettings, SIFTLike
 from kd_cv.io.storage import read_settings, write_settings
-from kd_cv.types import KeyPoints
+from kd_cv.types import Image, Images, KeyPoints
 
 
 class DoG(SIFTLike):
@@ -72,6 +72,10 @@ class DoG(SIFTLike):
 
     # What it finds
 
+    @overload
+    def detect(self, image: Image | None, mask: Image | None = None) -> KeyPoints: ...
+    @overload
+    def detect(self, image: Images, mask: Images | None = None) -> tuple[KeyPoints, ...]: ...
     def detect(self, image: Any, mask: Any = None) -> Any:
         """Keypoints of an image, or a tuple of them for each of a list of images.
 
@@ -84,7 +88,7 @@ class DoG(SIFTLike):
             return ()
         return to_keypoints(self.detect_frames(image, mask))
 
-    def detect_frames(self, image: Any, mask: Any = None) -> Detected:
+    def detect_frames(self, image: Image, mask: Image | None = None) -> Detected:
         """The same as arrays: frames (N, 4), x, y, size, angle, and responses (N,)."""
         gray = as_gray(image)
         mask = as_mask(mask, gray.shape)

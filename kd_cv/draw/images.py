@@ -95,7 +95,7 @@ def show_image(ax: Axes, image: NDArray[Any]) -> Axes:
 @style()
 def plot_keypoints(
     ax: Axes,
-    keypoints: Any,
+    keypoints: cv2.KeyPoint | Sequence[cv2.KeyPoint] | Array,
     *,
     color: str = YELLOW,
     linewidth: float = 0.7,

@@ -40,6 +40,7 @@ from kd_cv.models import NAMES, WORDS
 from kd_cv.neighbours import RATIO
 from kd_cv.pictures import palette
 from kd_cv.pictures.matches import MAX_LINES
+from kd_cv.types import Feature
 
 MAX_SIDE = 1600  # of an embedded photograph
 MAX_MATCHES = 2000  # on the page, of all descriptors together: the most certain of each
@@ -54,10 +55,27 @@ def write_report(
     image0: Image,
     image1: Image,
     result: MatchResult,
-    **options: Any,
+    *,
+    names: tuple[str, str],
+    descriptor: Feature,
+    title: str = "KD",
+    ratio: float = RATIO,
+    threshold: float = 3.0,
+    compared: Mapping[str, tuple[MatchResult, Feature]] | None = None,
 ) -> None:
-    """Write the page of `report_page`, with its options, to a file, whole or not at all."""
-    page = report_page(image0, image1, result, **options)
+    """Write a page of two matched images to a file, whole or not at all.
+
+    image0, image1  (H, W, 3) BGR
+    result          of matching with `ratio` and `threshold`; the slider shows its candidates
+    names           of the two photographs
+    descriptor      that made the result; a KDDescriptor is explained by heat maps
+    title           of the descriptor
+    compared        title -> result and descriptor of others, shown beside it
+    """
+    page = report_page(
+        image0, image1, result, names=names, descriptor=descriptor, title=title, ratio=ratio,
+        threshold=threshold, compared=compared,
+    )  # fmt: skip
     with replacing(path) as temporary:
         temporary.write_text(page, encoding="utf-8")
 
@@ -68,21 +86,13 @@ def report_page(
     result: MatchResult,
     *,
     names: tuple[str, str],
-    descriptor: Any,
+    descriptor: Feature,
     title: str = "KD",
     ratio: float = RATIO,
     threshold: float = 3.0,
-    compared: Mapping[str, tuple[MatchResult, Any]] | None = None,
+    compared: Mapping[str, tuple[MatchResult, Feature]] | None = None,
 ) -> str:
-    """The page as text.
-
-    image0, image1  (H, W, 3) BGR
-    result          of matching with `ratio` and `threshold`; the slider shows its candidates
-    names           of the two photographs
-    descriptor      that made the result; a KDDescriptor is explained by heat maps
-    title           of the descriptor
-    compared        title -> result and descriptor of others, shown beside it
-    """
+    """The page of `write_report` as text."""
     chosen = {title: (result, descriptor)}
     everything = {**chosen, **{k: v for k, v in (compared or {}).items() if k not in chosen}}
     small0, small1 = reduced(image0, MAX_SIDE), reduced(image1, MAX_SIDE)

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kd_cv.io.files import replacing
 from kd_cv.pictures.palette import GRAY
@@ -65,14 +66,14 @@ def style() -> Iterator[None]:
         mpl.rcParams.update(before)
 
 
-def save_plot(path: str | os.PathLike[str], target: Any) -> None:
+def save_plot(path: str | os.PathLike[str], target: Figure | Axes | NDArray[Any]) -> None:
     """Write the figure of `target` (a figure, axes or an array of axes), whole or not at all."""
     figure = figure_of(target)
     with replacing(path) as temporary:
         figure.savefig(temporary, dpi=DPI)
 
 
-def figure_of(target: Any) -> Figure:
+def figure_of(target: Figure | Axes | NDArray[Any]) -> Figure:
     """The figure that a figure, axes or an array of axes belongs to."""
     if isinstance(target, Figure):
         return target

@@ -1,7 +1,7 @@
 """`KDFeature`: detector and descriptor for torch, images in."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, overload
 
 from kd_cv.descriptor.engine import Describer
 from kd_cv.descriptor.frames import MAGNIFICATION, as_magnification, squares_of
@@ -58,6 +58,14 @@ class KDFeature(nn.Module):
         self.chunk = chunk
         self.eval()
 
+    @overload
+    def forward(
+        self, images: Tensor, mask: Tensor | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]: ...
+    @overload
+    def forward(
+        self, images: list[Tensor] | tuple[Tensor, ...], mask: Sequence[Tensor] | None = None
+    ) -> tuple[list[Tensor], list[Tensor], list[Tensor]]: ...
     def forward(self, images: Any, mask: Any = None) -> tuple[Any, Any, Any]:
         """LAFs, scaled to what was described, responses and descriptors.
 

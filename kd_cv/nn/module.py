@@ -18,6 +18,7 @@ from kd_cv.whitening.files import Use
 from kd_cv.whitening.registry import (
     DEFAULT_WEIGHTS,
     DEFAULT_WHITENING,
+    Weights,
     projection_for,
     resolve,
 )
@@ -71,7 +72,7 @@ class KDModule(nn.Module):
         patch_size: int = 32,
         kernel: str = "concat",
         whitening: str | None = DEFAULT_WHITENING,
-        weights: Any = DEFAULT_WEIGHTS,
+        weights: Weights = DEFAULT_WEIGHTS,
         dim: int = 128,
         trainable: bool = False,
         use: Use = "patches",
@@ -98,7 +99,7 @@ class KDModule(nn.Module):
         self.register_load_state_dict_post_hook(_remember)
 
     @torch.jit.unused
-    def as_whitening(self, weights: Any = DEFAULT_WEIGHTS) -> Whitening:
+    def as_whitening(self, weights: Weights = DEFAULT_WEIGHTS) -> Whitening:
         """What was trained, as a `Whitening` to save and to use in `KDDescriptor` as "ws".
 
         weights  the matrices it began with: the other variants are theirs
