@@ -9,7 +9,7 @@ from typing import Annotated, Any, get_args
 
 import typer
 
-from kd_cv.cli.extraction import extraction_of
+from kd_cv.cli.matcher import extraction_of
 from kd_cv.cli.options import (
     Compare,
     Descriptor,
@@ -72,8 +72,9 @@ def command(
         kd-cv colmap photographs --workspace scene --compare
     """
     from kd_cv.collection import Collection
-    from kd_cv.collection.colmap import Matcher, reconstruct, table
     from kd_cv.collection.colmap import compare as run_all
+    from kd_cv.collection.colmap import reconstruct, table
+    from kd_cv.collection.database import Matcher
 
     if matcher not in get_args(Matcher):
         raise ValueError(f"--matcher must be one of {get_args(Matcher)}, got {matcher!r}")

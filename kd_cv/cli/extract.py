@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from kd_cv.cli.extraction import extraction_of
+from kd_cv.cli.matcher import extraction_of
 from kd_cv.cli.options import (
     Descriptor,
     Images,

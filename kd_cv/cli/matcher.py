@@ -1,4 +1,4 @@
-"""`matching.match` with the options of the command line."""
+"""What the options of the command line name: a descriptor, an extraction, a match."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -64,6 +64,13 @@ def make_feature(name: str, weights: str | None = None) -> Any:
     if name != "kd":
         raise ValueError(f"--weights is for the descriptor kd, not for {name}")
     return KDDescriptor(weights=weights)
+
+
+def extraction_of(descriptor: str, weights: str | None, *settings: Any) -> Any:
+    """What --descriptor and --weights name, with the other settings of an Extraction."""
+    from kd_cv.collection import Extraction
+
+    return Extraction(make_feature(descriptor, weights) if weights else descriptor, *settings)
 
 
 def run(name: str, pair: Pair, options: Options) -> Answer:

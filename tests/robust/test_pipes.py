@@ -45,7 +45,7 @@ def extract_onto(path):
 
 
 def read_pairs(path):
-    from kd_cv.collection.colmap import read_pairs
+    from kd_cv.collection.database import read_pairs
 
     read_pairs(path)
 

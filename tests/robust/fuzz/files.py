@@ -451,7 +451,7 @@ def _features_seeds() -> list[bytes]:
 
 def pairs(data: bytes) -> None:
     """A list of pairs of images: what was read is read again when it is written."""
-    from kd_cv.collection.colmap import read_pairs, write_pairs
+    from kd_cv.collection.database import read_pairs, write_pairs
 
     with folder() as here:
         (here / "pairs.txt").write_bytes(data)

@@ -15,16 +15,15 @@ from skimage import data
 
 from kd_cv.cli import main
 from kd_cv.collection import Collection, Extraction, colmap, extract, reading
-from kd_cv.collection.colmap import (
-    Row,
+from kd_cv.collection.colmap import Row, compare, reconstruct, table
+from kd_cv.collection.database import (
     as_colmap_bytes,
-    compare,
     match_database,
+    open_database,
     read_pairs,
-    reconstruct,
     sift_bytes,
-    table,
     write_database,
+    write_pairs,
 )
 from kd_cv.features import root
 from kd_cv.neighbours import match_descriptors
@@ -264,7 +263,7 @@ def test_names_that_a_list_of_pairs_could_not_hold(room: Path, tmp_path: Path, m
             matcher=matcher, camera="single",
         )  # fmt: skip
         counts.append(row.matches)
-        with colmap._opened(tmp_path / f"w{number}" / "database.db") as database:
+        with open_database(tmp_path / f"w{number}" / "database.db") as database:
             assert {image.name for image in database.read_all_images()} == set(names)
     assert min(counts) > 400 and abs(counts[0] - counts[1]) < 0.1 * counts[0]
 
@@ -276,11 +275,11 @@ def test_pairs_of_names_with_blanks(tmp_path: Path) -> None:
         [("a b.png", "#c.png"), ("d.png", "a b.png")],
         [("a.png", " b.png")],
     ):
-        colmap.write_pairs(path, pairs)
+        write_pairs(path, pairs)
         assert read_pairs(path) == pairs
     for name in ("a\tb.png", "a\nb.png", ""):
         with pytest.raises(ValueError, match="a list of pairs cannot hold the name"):
-            colmap.write_pairs(path, [("c.png", name)])
+            write_pairs(path, [("c.png", name)])
     path.write_text("a b.png\t\n")
     with pytest.raises(ValueError, match="pair 1: expected two names"):
         read_pairs(path)

@@ -1,0 +1,240 @@
+"""COLMAP's database: KD descriptors as its bytes, pairs of images, verified matches.
+
+COLMAP takes descriptors of 128 bytes and compares them in two ways: by L2 distance (its index on
+the CPU), or by the angle acos(min(a . b / 512^2, 1)) (brute force on the CPU, and on the GPU). The
+second takes rows of norm 512 without negative entries for granted. Bytes whose norm is larger, such
+as an offset of 128 gives, all get the angle 0 and match nothing. `as_colmap_bytes` makes rows that
+serve both ways.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.fft import idct
+
+from kd_cv.collection import reading
+from kd_cv.collection.names import MAX_LIST_BYTES
+from kd_cv.descriptor.frames import radians, sigma_from_size, to_corner
+from kd_cv.fit.surface import camera_mode, load_pycolmap
+from kd_cv.io.files import PathLike, read_text, replacing
+from kd_cv.neighbours import RATIO, match_descriptors
+
+DIM, NORM = 128, 512.0  # of SIFT in COLMAP
+OFFSET = 42.0  # byte that stands for 0: 2.5 standard deviations of an entry fit below it
+
+Matcher = Literal["kd", "colmap"]
+CameraChoice = Literal["auto", "single", "per-folder", "per-image"]
+Pair = tuple[str, str]
+
+
+# -------------------------------------------------------------------------------------- the bytes
+
+
+def as_colmap_bytes(rows: NDArray[np.float32]) -> NDArray[np.uint8]:
+    """Unit rows (N, D), D <= 128, as bytes (N, 128) of norm 512.
+
+    b = OFFSET + a E x, where the columns of E (128, 127) are orthonormal and orthogonal to the
+    vector of ones, and a^2 = 512^2 - 128 OFFSET^2. So b . b' = a^2 x . x' + 128 OFFSET^2 and
+    |b - b'| = a |x - x'|: both ways of comparing order rows as x does. E is the inverse cosine
+    transform without its constant, which leaves room for 127 entries: of 128, the last, the least
+    significant one of a whitening, is dropped. Rows of zeros, which describe nothing, stay zeros.
+    """
+    if rows.ndim != 2 or rows.shape[1] > DIM:
+        raise ValueError(
+            f"COLMAP takes descriptors of at most {DIM} dimensions, got shape {rows.shape}: "
+            "whiten them, or match with matcher='kd'"
+        )
+    x = rows[:, : DIM - 1].astype(np.float64)
+    norm = np.linalg.norm(x, axis=1, keepdims=True)
+    spectrum = np.zeros((len(x), DIM))
+    spectrum[:, 1 : 1 + x.shape[1]] = x / np.maximum(norm, 1e-12)
+    a = np.sqrt(NORM**2 - DIM * OFFSET**2)
+    levels = np.clip(np.rint(OFFSET + a * idct(spectrum, norm="ortho", axis=1)), 0, 255)
+    return np.where(norm > 0, levels, 0).astype(np.uint8)
+
+
+def sift_bytes(rows: NDArray[np.float32], descriptor: str) -> NDArray[np.uint8]:
+    """SIFT of OpenCV, which has norm 512 already, or RootSIFT, as COLMAP stores them."""
+    scale = {"sift": 1.0, "rootsift": NORM}[descriptor]
+    return np.minimum(np.rint(rows * scale), 255).astype(np.uint8)
+
+
+# ----------------------------------------------------------------------------------- the database
+
+
+def write_database(
+    features: PathLike,
+    image_root: PathLike,
+    database: PathLike,
+    camera: CameraChoice = "auto",
+) -> dict[str, int]:
+    """Images, cameras, keypoints and descriptors of a feature file into a new COLMAP database.
+
+    Keypoints move by half a pixel: COLMAP has the corner of the first pixel at (0, 0). Descriptors
+    of more than 128 dimensions are left out; they can be matched with matcher="kd" only. Returns
+    the id of each image.
+    """
+    pycolmap = load_pycolmap()
+    mode = camera_mode(camera)
+    with reading(features) as stored, replacing(database) as temporary:
+        temporary.unlink()
+        pycolmap.Database.open(temporary).close()  # makes the tables
+        names = list(stored)
+        pycolmap.import_images(temporary, image_root, mode, image_names=names)
+        with open_database(temporary) as target:
+            ids = {image.name: image.image_id for image in target.read_all_images()}
+            refused = [name for name in names if name not in ids]
+            if refused:
+                raise ValueError(
+                    f"COLMAP refuses {len(refused)} of {len(names)} images, such as {refused[0]}: "
+                    f"those of one camera must have one size (camera {camera!r}; try 'auto')"
+                )
+            for name in names:
+                own = stored[name]
+                sigma, turn = sigma_from_size(own.frames[:, 2]), radians(own.frames[:, 3])
+                keypoints = np.column_stack([to_corner(own.frames[:, :2]), sigma, turn])
+                target.write_keypoints(ids[name], keypoints.astype(np.float32))
+                if own.descriptors.shape[1] <= DIM:
+                    data = _bytes_of(own.descriptors, stored.descriptor)
+                    kind = pycolmap.FeatureExtractorType.SIFT
+                    target.write_descriptors(ids[name], pycolmap.FeatureDescriptors(kind, data))
+    return ids
+
+
+def _bytes_of(rows: NDArray[np.float32], descriptor: str) -> NDArray[np.uint8]:
+    return as_colmap_bytes(rows) if descriptor == "kd" else sift_bytes(rows, descriptor)
+
+
+# ---------------------------------------------------------------------------------------- matches
+
+
+def read_pairs(path: PathLike) -> list[Pair]:
+    """Pairs of image names, two a line, as COLMAP and hloc write them.
+
+    They are parted by a tab, or by blanks where there is no tab: names may have blanks then.
+    """
+    lines = read_text(path, MAX_LIST_BYTES, "utf-8").splitlines()
+    pairs = [tuple(line.split("\t" if "\t" in line else None)) for line in lines if line.strip()]
+    for number, pair in enumerate(pairs, 1):
+        if len(pair) != 2 or not all(pair):
+            raise ValueError(f"{path}, pair {number}: expected two names, got {' '.join(pair)!r}")
+    return pairs  # type: ignore[return-value]
+
+
+def write_pairs(path: PathLike, pairs: Sequence[Pair]) -> None:
+    """What `read_pairs` reads: with tabs if a name has a blank."""
+    names = {name for pair in pairs for name in pair}
+    for name in names:
+        if "\t" in name or name.splitlines() != [name]:
+            raise ValueError(f"a list of pairs cannot hold the name {name!r}")
+    between = "\t" if any(name.split() != [name] for name in names) else " "
+    with replacing(path) as temporary:
+        text = "".join(f"{a}{between}{b}\n" for a, b in pairs)
+        temporary.write_text(text, encoding="utf-8")
+
+
+def match_database(
+    database: PathLike,
+    features: PathLike,
+    pairs: Sequence[Pair],
+    *,
+    matcher: Matcher = "kd",
+    ratio: float = RATIO,
+    threads: int = -1,
+) -> None:
+    """Match the pairs of images of a database and verify the matches by two-view geometry.
+
+    matcher  "kd": mutual nearest neighbours of the descriptors in the feature file;
+             "colmap": COLMAP's own, on the bytes in the database
+    ratio    largest ratio of the distances to the nearest and the second neighbour
+    """
+    pycolmap = load_pycolmap()
+    if matcher not in ("kd", "colmap"):
+        raise ValueError(f"matcher must be 'kd' or 'colmap', got {matcher!r}")
+    with open_database(database) as target:
+        if matcher == "colmap" and target.num_descriptors() == 0:
+            raise ValueError(
+                f"{database} has no descriptors of {DIM} dimensions or fewer: use matcher='kd'"
+            )
+    write_pairs(Path(database).with_name("pairs.txt"), pairs)
+    pycolmap.set_random_seed(0)
+    if matcher == "kd":
+        _write_matches(database, features, pairs, ratio)
+    with _listed(database, pairs) as listed:
+        if matcher == "kd":
+            pycolmap.verify_matches(database, listed)
+        else:
+            _match_by_colmap(database, listed, ratio, threads)
+
+
+@contextmanager
+def _listed(database: PathLike, pairs: Sequence[Pair]) -> Iterator[Path]:
+    """A text file of pairs, as COLMAP takes them.
+
+    In it a blank ends a name and # begins a comment: while it is there, images are named by their
+    ids.
+    """
+    with open_database(database) as target:
+        images = target.read_all_images()
+    names = {image.image_id: image.name for image in images}
+    ids = {name: number for number, name in names.items()}
+    listed = Path(database).with_name("pairs by id.txt")
+    write_pairs(listed, [(str(ids[a]), str(ids[b])) for a, b in pairs])
+    _rename(database, {number: str(number) for number in names})
+    try:
+        yield listed
+    finally:
+        _rename(database, names)
+        listed.unlink()
+
+
+def _rename(database: PathLike, names: Mapping[int, str]) -> None:
+    with open_database(database) as target:
+        for image in target.read_all_images():
+            image.name = names[image.image_id]
+            target.update_image(image)
+
+
+def _match_by_colmap(database: PathLike, listed: Path, ratio: float, threads: int) -> None:
+    pycolmap = load_pycolmap()
+    options = pycolmap.FeatureMatchingOptions()
+    options.num_threads = threads
+    options.sift.max_ratio = ratio
+    pairing = pycolmap.ImportedPairingOptions()
+    pairing.match_list_path = listed
+    cpu = pycolmap.Device.cpu
+    pycolmap.match_image_pairs(
+        database, matching_options=options, pairing_options=pairing, device=cpu
+    )
+
+
+def _write_matches(
+    database: PathLike, features: PathLike, pairs: Sequence[Pair], ratio: float
+) -> None:
+    with reading(features) as stored, open_database(database) as target:
+        ids = {image.name: image.image_id for image in target.read_all_images()}
+
+        @lru_cache(maxsize=64)
+        def rows(name: str) -> NDArray[np.float32]:
+            return stored[name].descriptors
+
+        for a, b in pairs:
+            matches, _ = match_descriptors(rows(a), rows(b), ratio=ratio)
+            target.write_matches(ids[a], ids[b], matches.astype(np.uint32))
+
+
+@contextmanager
+def open_database(database: PathLike) -> Iterator[Any]:
+    """A database of COLMAP, closed at the end of the block."""
+    handle = load_pycolmap().Database.open(database)
+    try:
+        yield handle
+    finally:
+        handle.close()
