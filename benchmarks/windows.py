@@ -29,6 +29,7 @@ from kd_cv.neighbours import match_descriptors
 SIDES = (1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 10.0, 12.0, 15.0, 19.0, 24.0)
 WAYS = ("SIFT", "known", "alone")
 MORE = {"blob": "SimpleBlobDetector_create", "star": "StarDetector_create"}
+TILTED = {"affine-sift": "sift", "affine-orb": "orb"}  # AffineFeature, and the detector inside it
 CORRECT = 3.0  # pixels
 
 
@@ -53,10 +54,13 @@ def main(arguments: Sequence[str]) -> int:
 def detectors() -> list[str]:
     """The names of those that this OpenCV has."""
     homes = (cv2, getattr(cv2, "xfeatures2d", None))
-    return [*available(), *(n for n, f in MORE.items() if any(hasattr(home, f) for home in homes))]
+    more = (name for name, made in MORE.items() if any(hasattr(home, made) for home in homes))
+    return [*available(), *more, *TILTED]
 
 
 def detector_of(name: str, keypoints: int) -> Any:
+    if name in TILTED:  # of one tilt, since each takes as long again
+        return cv2.AffineFeature_create(make_detector(TILTED[name], keypoints), 1)
     if name not in MORE:
         return make_detector(name, keypoints)
     homes = (cv2, getattr(cv2, "xfeatures2d", None))

@@ -250,7 +250,8 @@ def _failure(
         return f"{matches} matches, at least {needed} are needed (a larger ratio?)"
     if views.matrix is None:
         return f"the {matches} matches have nothing in common"
-    return f"{inliers} of {matches} matches agree, no more than by chance"
+    there = WORDS[views.model][0]
+    return f"only {inliers} of {matches} matches are {there}, too few to be sure"
 
 
 def named_failure(result: MatchResult, names: tuple[str, str]) -> str:

@@ -30,8 +30,8 @@ NEEDED = {"homography": 4, "fundamental": 8, "essential": 5}
 NAMES = {"homography": "homography", "fundamental": "fundamental matrix", "essential": "pose"}
 WORDS = {
     "homography": ("on the plane", "off the plane"),
-    "fundamental": ("on their epipolar lines", "off their epipolar lines"),
-    "essential": ("on their epipolar lines", "off their epipolar lines"),
+    "fundamental": ("on the epipolar line", "off the epipolar line"),
+    "essential": ("on the epipolar line", "off the epipolar line"),
 }
 #: `auto` takes a plane that holds ON_PLANE of the inliers of a scene or more, if OFF_PLANE of them
 #: or less lie more than twice the threshold off it. On walls and boards of HPatches the second
