@@ -1,6 +1,7 @@
 """A plane or a scene: what `auto` takes, how many matches fit, and how exact the estimators are.
 
-python -m benchmarks views --planes FOLDER ... --scenes FOLDER ... [--cameras PHOTOS CAMERAS ...]
+python -m benchmarks views --planes FOLDER ... --scenes FOLDER ... [--sift] [--estimators]
+                           [--cameras PHOTOS CAMERAS ...]
 
 Planes are sequences with homographies, image 1 with each other; scenes are folders of photographs
 of a place, each with the next. Cameras are folders of photographs and of their true cameras. With
@@ -24,11 +25,13 @@ from kd_cv.evaluate.pose import direction_angle, relative, rotation_angle, viewi
 from kd_cv.evaluate.readers import read_images
 from kd_cv.geometry import reprojection_errors
 from kd_cv.io.images import list_photos, read_gray
-from kd_cv.matching import MatchResult, match
+from kd_cv.matching import match
 
 THRESHOLD = 3.0
 KEYPOINTS = 2000
-OFF = (0.02, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3)
+OFF = (0.0, 0.01, 0.02, 0.03, 0.04, 0.05, 0.07, 0.1)
+KEPT = (1.0, 0.25)  # of the matches: of few, chance has another share
+View = tuple[bool, NDArray[np.float64], NDArray[np.float64]]  # whether a scene; matching points
 Points = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 
@@ -38,6 +41,8 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--planes", nargs="*", type=Path, default=[])
     parser.add_argument("--scenes", nargs="*", type=Path, default=[])
     parser.add_argument("--cameras", nargs="*", type=Path, default=[], help="PHOTOS CAMERAS, ...")
+    parser.add_argument("--sift", action="store_true", help="count SIFT's matches too")
+    parser.add_argument("--estimators", action="store_true", help="compare them on the planes")
     parser.add_argument("--pairs", type=int, default=5, help="of images, of each folder")
     args = parser.parse_args(arguments)
     planes = {
@@ -56,65 +61,92 @@ def main(arguments: Sequence[str]) -> int:
         for folder in args.scenes
     }
     cv2.setRNGSeed(0)
-    which(planes, scenes)
-    if planes:
+    which(planes, scenes, ("kd", "sift") if args.sift else ("kd",))
+    if args.estimators:
         homographies(planes)
     for photos, cameras in zip(args.cameras[::2], args.cameras[1::2], strict=True):
         poses(photos, cameras)
     return 0
 
 
-def which(planes: Any, scenes: Any) -> None:
-    """Tables: inliers of either model by KD and SIFT; how often `auto` is right."""
-    print("| views | pairs | KD: plane | SIFT: plane | KD: scene | SIFT: scene | auto: scene |")
-    print("|---|---|---|---|---|---|---|")
-    shares: dict[str, list[tuple[bool, float]]] = {}
-    for kind, group in (("plane", planes), ("scene", scenes)):
+def which(planes: Any, scenes: Any, features: Sequence[str]) -> None:
+    """Tables: inliers of either model by each descriptor; how often `auto` is right."""
+    columns = [f"{feature}: {kind}" for feature in features for kind in ("plane", "scene")]
+    print(f"| views | pairs | {' | '.join(columns)} | auto: scene |")
+    print(f"|---|---|{'---|' * (len(columns) + 1)}")
+    views: dict[str, list[View]] = {}
+    for is_scene, group in ((False, planes), (True, scenes)):
         for name, pairs in group.items():
-            counts, own, taken = [], [], 0
+            counts, taken, views[name] = [], 0, []
             for image0, image1, _ in pairs:
-                kd, sift = (
+                found = [
                     match(image0, image1, feature, max_keypoints=KEYPOINTS, threshold=THRESHOLD)
-                    for feature in ("kd", "sift")
-                )
-                scene, of_sift = of_model(kd, "fundamental"), of_model(sift, "fundamental")
-                counts.append([int(f.inliers.sum()) for f in (kd, sift)])
-                counts[-1] += [int(f.inliers.sum()) for f in (scene, of_sift)]
-                taken += of_model(kd, "auto").model != "homography"
-                if scene.success and kd.H_0to1 is not None:
-                    x0, x1 = kd.points0[scene.inliers], kd.points1[scene.inliers]
-                    errors = reprojection_errors(x0, x1, kd.H_0to1)
-                    own.append((kind == "scene", float((errors > 2 * THRESHOLD).mean())))
-            shares[name] = own
+                    for feature in features
+                ]
+                both = [(own, of_model(own.points0, own.points1, "fundamental")) for own in found]
+                counts.append([int(model.inliers.sum()) for pair in both for model in pair])
+                points = found[0].points0, found[0].points1
+                taken += of_model(*points, "auto").model != "homography"
+                views[name].append((is_scene, *points))
             means = " | ".join(f"{mean:.0f}" for mean in np.mean(counts, axis=0))
+            kind = "scene" if is_scene else "plane"
             row = f"| {kind} {name} | {len(pairs)} | {means} | {taken} of {len(pairs)} |"
             print(row, flush=True)
-    thresholds(shares)
+    for kept in KEPT:
+        limits(views, kept)
 
 
-def of_model(found: MatchResult, model: str) -> models.TwoViews:
-    return models.estimate(found.points0, found.points1, model, threshold=THRESHOLD)
+def of_model(points0: Any, points1: Any, model: str) -> models.TwoViews:
+    return models.estimate(points0, points1, model, threshold=THRESHOLD)
 
 
-def thresholds(shares: dict[str, list[tuple[bool, float]]]) -> None:
-    """How often each limit of the share off the plane is right, and one chosen on other folders."""
+def limits(views: dict[str, list[View]], kept: float) -> None:
+    """Table: how often each share off the plane is right, and the one that is best elsewhere."""
+    rng = np.random.default_rng(0)
+    kinds, right = [], []  # of each folder; the second by limit
+    for own in views.values():
+        rows = []
+        for is_scene, *points in own:
+            some = rng.random(len(points[0])) < kept
+            taken = taken_as_scene(points[0][some], points[1][some])
+            if taken is not None:
+                rows.append(taken == is_scene)
+        if rows:
+            kinds.append(own[0][0])
+            right.append(np.mean(rows, axis=0))
+    scenes, table = np.array(kinds, bool), np.array(right)
+    if len(set(kinds)) < 2:
+        return
 
-    def right(limit: float, names: Sequence[str]) -> float:
-        return float(
-            np.mean([(off > limit) == is_scene for n in names for is_scene, off in shares[n]])
-        )
+    def of_kinds(table: Any, scenes: Any) -> Any:
+        """Mean over planes and over scenes: (2, limits)."""
+        return np.array([table[~scenes].mean(axis=0), table[scenes].mean(axis=0)])
 
-    names = [name for name, own in shares.items() if own]
-    print("\n| share off the plane, at most | right of all pairs |\n|---|---|")
-    for limit in OFF:
-        print(f"| {limit:g} | {100 * right(limit, names):.1f} % |")
-    chosen = []
-    for name in names if len(names) > 1 else []:
-        others = [other for other in names if other != name]
-        best = max(OFF, key=lambda limit: right(limit, others))
-        chosen += [(off > best) == is_scene for is_scene, off in shares[name]]
-    if chosen:
-        print(f"| chosen on the other folders | {100 * np.mean(chosen):.1f} % |")
+    print(f"\n| share off the plane, {100 * kept:g} % of the matches | planes | scenes |")
+    print("|---|---|---|")
+    for limit, (plane, scene) in zip(OFF, of_kinds(table, scenes).T, strict=True):
+        print(f"| {limit:g} | {100 * plane:.1f} % | {100 * scene:.1f} % |")
+    if min(scenes.sum(), (~scenes).sum()) < 2:
+        return
+    elsewhere = []
+    for i, own_scores in enumerate(table):
+        others = np.arange(len(table)) != i
+        best = of_kinds(table[others], scenes[others]).mean(axis=0).argmax()
+        elsewhere.append(own_scores[best])
+    plane, scene = of_kinds(np.array(elsewhere), scenes)
+    print(f"| best on the other folders | {100 * plane:.1f} % | {100 * scene:.1f} % |", flush=True)
+
+
+def taken_as_scene(points0: Any, points1: Any) -> NDArray[np.bool_] | None:
+    """Whether `auto` would take the scene, by limit; None if there is none to take."""
+    plane, scene = (of_model(points0, points1, model) for model in ("homography", "fundamental"))
+    if not scene.success:
+        return None
+    if plane.matrix is None or not plane.success:
+        return np.ones(len(OFF), bool)
+    errors = reprojection_errors(points0, points1, plane.matrix)[scene.inliers]
+    off = (errors > 2 * THRESHOLD).sum()
+    return off > models.MANY + np.array(OFF) * len(errors)
 
 
 def homographies(planes: Any) -> None:

@@ -14,11 +14,16 @@ def while_a_command_starts() -> None:
     Before `main` runs nobody can catch it, and NumPy, while it is imported, makes an ImportError of
     it. Programs of others keep their KeyboardInterrupt.
     """
+    ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if ours and a_command_starts():
+        signal.signal(signal.SIGINT, _end)
+
+
+def a_command_starts() -> bool:
+    """Whether the package is imported by `kd-cv` or `python -m kd_cv`, and by no other program."""
     program = sys.argv[0] if sys.argv else ""  # "-m" until the module runs
     named = os.path.basename(program) in ("kd-cv", "kd-cv.exe")
-    ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    if ours and (named or (program == "-m" and "kd_cv" in sys.orig_argv)):
-        signal.signal(signal.SIGINT, _end)
+    return named or (program == "-m" and "kd_cv" in sys.orig_argv)
 
 
 def as_usual() -> None:

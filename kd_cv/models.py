@@ -8,7 +8,7 @@ With x0 and x1 = (x, y, 1) of a match in image 0 and image 1, and K0, K1 the mat
                                                   where X1 = R X0 + t are the points in space
 
 Homography and fundamental matrix are estimated by MAGSAC. `auto` tries a plane and a scene, and
-takes the plane unless a good share of what agrees with the scene lies clearly off it.
+takes the plane unless enough of what agrees with the scene lies clearly off it.
 """
 
 from dataclasses import dataclass
@@ -33,10 +33,11 @@ WORDS = {
     "fundamental": ("on the epipolar line", "off the epipolar line"),
     "essential": ("on the epipolar line", "off the epipolar line"),
 }
-#: `auto` takes a plane that holds ON_PLANE of the inliers of a scene or more, if OFF_PLANE of them
-#: or less lie more than twice the threshold off it. On walls and boards of HPatches the second
-#: share is up to 0.07, on buildings it is from 0.05 up.
-ON_PLANE, OFF_PLANE = 0.7, 0.07
+#: `auto` takes a scene if more than MANY and a share OFF_PLANE of its inliers lie more than twice
+#: the threshold off the plane: on flat walls a few do, false matches near their epipolar lines.
+OFF_PLANE = 0.03
+#: More than this, and a share of all, is more than chance gives (Brown and Lowe, 2007).
+MANY, BELIEVED = 8, 0.3
 #: In pixels: threshold of the samples of five points, and the noise of a good match.
 POSE_SAMPLES, POSE_NOISE = 1.0, 0.3
 ITERATIONS, CONFIDENCE = 10_000, 0.9999
@@ -133,8 +134,7 @@ def is_plane(errors: Float64, scene: TwoViews, threshold: float) -> bool:
     if not scene.success:
         return True
     errors = errors[scene.inliers]
-    near, off = (errors <= threshold).mean(), (errors > 2 * threshold).mean()
-    return bool(near >= ON_PLANE and off <= OFF_PLANE)
+    return bool((errors > 2 * threshold).sum() <= MANY + OFF_PLANE * len(errors))
 
 
 @opencv
@@ -214,7 +214,7 @@ def _refined(
 
 def believable(inliers: int, matches: int) -> bool:
     """More inliers than chance gives: n_i > 8 + 0.3 n_f (Brown and Lowe, 2007)."""
-    return inliers > 8 + 0.3 * matches
+    return inliers > MANY + BELIEVED * matches
 
 
 def as_camera(K: ArrayLike, name: str) -> Float64:

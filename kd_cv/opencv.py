@@ -5,7 +5,10 @@ Imported before anything that needs cv2.
 
 import os
 import re
+import sys
 import warnings
+
+from kd_cv.interrupts import a_command_starts
 
 BUILD = re.compile(r"(opencv_(?:contrib_)?python(?:_headless)?)-([^-]+)\.dist-info")
 LIBRARIES = "libgl1 libglib2.0-0 libxcb1"  # their packages in Debian and Ubuntu
@@ -14,12 +17,17 @@ LIBRARIES = "libgl1 libglib2.0-0 libxcb1"  # their packages in Debian and Ubuntu
 def check() -> None:
     """Load cv2; an ImportError that says how to mend it, or a warning where builds are mixed.
 
+    A command says it in one line: nobody catches what is raised before it begins.
+
     >>> check()
     """
     try:
         import cv2
     except ImportError as error:
-        raise ImportError(_how_to_load(error)) from None
+        if not a_command_starts():
+            raise ImportError(_how_to_load(error)) from None
+        print(f"kd-cv: error: {_how_to_load(error)}", file=sys.stderr)
+        sys.exit(2)
     builds = _builds(cv2.__file__)
     if len(builds) > 1:
         warnings.warn(_how_to_choose(builds), stacklevel=4)

@@ -49,6 +49,14 @@ def test_the_import_says_in_one_line_what_is_missing_and_two_ways_to_mend_it(bar
     assert "apt-get install libgl1" in last and "pip install opencv-python-headless" in last
 
 
+@pytest.mark.parametrize("way", ["kd-cv", "-m"])
+def test_a_command_says_it_without_a_traceback(bare, way):
+    (bare / "kd-cv").write_text("import sys; from kd_cv.cli import main; sys.exit(main())")
+    child = run(bare, *(["-m", "kd_cv"] if way == "-m" else [bare / way]), "match")
+    assert (child.returncode, child.stdout, child.stderr.count("\n")) == (2, "", 1)
+    assert child.stderr.startswith("kd-cv: error: OpenCV cannot be loaded (libxcb.so.1: cannot")
+
+
 def test_the_import_says_that_it_is_not_there(tmp_path):
     child = run(tmp_path, "-c", "import sys; sys.modules['cv2'] = None\nimport kd_cv")
     assert child.stderr.endswith("OpenCV is not installed: pip install opencv-python\n")

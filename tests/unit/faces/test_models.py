@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from kd_cv.geometry import cross_matrix, epipolar_errors
+from kd_cv.geometry import cross_matrix, epipolar_errors, reprojection_errors
 from kd_cv.models import (
     MODELS,
     as_camera,
@@ -118,6 +118,11 @@ def test_auto_takes_a_wall_with_a_few_things_in_front_of_it_as_a_plane_and_with_
 
     assert estimate(*views(wall(0.03)), "auto").model == "homography"
     assert estimate(*views(wall(0.4)), "auto").model == "fundamental"
+    # Of few matches, a few are a large share, and no more than chance.
+    few = [points[60:120] for points in views(wall(0.1), seed=1)]
+    errors = reprojection_errors(*few, estimate(*few, "homography").matrix)
+    assert 4 <= (errors > 6).sum() <= 8
+    assert estimate(*few, "auto").model == "homography"
 
 
 def test_a_camera_that_only_turned_is_a_homography():

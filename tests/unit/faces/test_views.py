@@ -170,7 +170,9 @@ def test_one_wall_of_many_is_not_called_chance(photographs):
     found = match(*views)
     assert not found.success and 0.1 < found.inliers.mean() < 0.3
     inliers, matches = found.inliers.sum(), len(found.matches)
-    assert found.failure == f"only {inliers} of {matches} matches are on the plane, too few to be sure"
+    assert (
+        found.failure == f"only {inliers} of {matches} matches are on the plane, too few to be sure"
+    )
 
 
 def test_a_result_draws_itself(scene, tmp_path):
