@@ -1,6 +1,6 @@
 """The window of each detector's keypoints against fixed windows, on sequences with homographies.
 
-python -m benchmarks windows FOLDER ... [--detectors orb mser] [--pairs 3]
+python -m benchmarks windows FOLDER ... [--detectors orb mser] [--pairs 3] [--max-size 640]
 
 Average precision of KD's nearest neighbours at the keypoints of each detector, in %, by the side of
 the window in keypoint sizes. "known": the window by the detector; "alone": by what each keypoint
@@ -40,8 +40,13 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--detectors", nargs="+", help="by default all that this OpenCV has")
     parser.add_argument("--pairs", type=int, default=5, help="of images, of each sequence")
     parser.add_argument("--keypoints", type=int, default=1000, help="of an image, at most")
+    parser.add_argument("--max-size", type=int, help="pixels a side; larger images are reduced")
     args = parser.parse_args(arguments)
-    sets = [images for folder in args.folders for images in read_images(folder)]
+    sets = [
+        ImageSet(images.name, *images.load_all(args.max_size))
+        for folder in args.folders
+        for images in read_images(folder)
+    ]
     print(f"OpenCV {cv2.__version__}, {len(sets)} sequences, {args.pairs} pairs of each\n")
     titles = ["detector", *WAYS, "best fixed", "elsewhere", *(f"{side:g}" for side in SIDES)]
     print(f"| {' | '.join(titles)} |\n|{'---|' * len(titles)}")

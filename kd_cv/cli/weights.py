@@ -79,6 +79,8 @@ def _show(title: str, facts: Mapping[str, Any]) -> None:
         text = f"{value:,}" if isinstance(value, int) else printable(f"{value}")
         if isinstance(value, list | tuple):
             text = ", ".join(map(str, value))
+        if isinstance(value, dict):  # of counts
+            text = printable(", ".join(f"{count} {what}" for what, count in value.items()))
         print(
             textwrap.fill(f"{name}: {text}", width, initial_indent="  ", subsequent_indent="      ")
         )

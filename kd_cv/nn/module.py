@@ -113,9 +113,10 @@ class KDModule(nn.Module):
                 f"the module has {A.shape[1]} of {len(mu)} dimensions, the matrices it is said to "
                 f"have begun with {began.max_dim} of {began.dim}"
             )
+        facts = {name: fact for name, fact in began.provenance.items() if name != "trained_on"}
         return replace(
             began, U=began.U[:, : A.shape[1]], A_s=A, mu_s=mu, A_m=None, mu_m=None,
-            provenance={**began.provenance, "trained": f"{self.whitening} of a KDModule"},
+            provenance={**facts, "trained": f"ws, in a KDModule that began with {self.whitening}"},
         )  # fmt: skip
 
     @property

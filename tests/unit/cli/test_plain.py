@@ -1,5 +1,6 @@
 """The command line reads well: help, errors, pipes, versions, files of matrices."""
 
+import re
 import subprocess
 import sys
 
@@ -84,6 +85,7 @@ def test_a_file_of_matrices_says_what_it_is(capsys, tmp_path):
     assert code == 0
     for words in ("mine.npz: concat 32", "dimensions: 238", "ws", "fitted_on: 11 scenes"):
         assert words in out
+    assert re.search(r"trained_on: \d+ patches, \d+ scenes", out)
     code, out, _ = said(capsys, "weights", tmp_path / "mine.npz", "--json")
     assert code == 0 and '"patch_size": 32' in out
     code, _, err = said(capsys, "weights", tmp_path / "yours.npz")

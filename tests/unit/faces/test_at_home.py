@@ -82,7 +82,7 @@ def test_patches_of_the_other_shape_point_the_way():
 
 
 @pytest.mark.slow
-def test_what_was_trained_comes_back_as_a_file(tmp_path):
+def test_what_was_trained_comes_back_as_a_file(tmp_path, capsys):
     torch = pytest.importorskip("torch")
     module = kd_cv.KDModule(kernel_type="concat", output_dims=96, trainable=True)
     optimiser = torch.optim.SGD(module.parameters(), lr=0.1)
@@ -98,5 +98,8 @@ def test_what_was_trained_comes_back_as_a_file(tmp_path):
     from kd_cv.cli import main
 
     assert main(["weights", str(tmp_path / "trained.npz")]) == 0
+    said = capsys.readouterr().out
+    assert "trained: ws, in a KDModule that began with" in said
+    assert "trained_on" not in said  # those of the matrices for images, which are not in it
     with pytest.raises(ValueError, match="no matrix that could be trained"):
         kd_cv.KDModule(whitening=None).as_whitening()
