@@ -91,16 +91,27 @@ def plot_curves(
 
 @style()
 def plot_tradeoff(ax: Axes, points: Mapping[str, Sequence[float]], ylabel: str) -> Axes:
-    """Accuracy over time: label -> milliseconds, value, and the ends of its interval."""
-    for label, (ms, value, low, high) in points.items():
-        ours = label.startswith("kd")
-        color, marker = (BLUE, "o") if ours else (GRAY, "s")
-        ax.plot([ms, ms], [low, high], color=color, linewidth=0.8)
+    """Accuracy over time: label -> milliseconds, value, and the ends of its interval.
+
+    Labels that begin with "KD" are ours.
+    """
+    names = sorted(points, key=lambda label: -points[label][1])
+    low, high = min(p[2] for p in points.values()), max(p[3] for p in points.values())
+    line = 0.045 * (high - low)  # height of a label
+    heights: dict[str, float] = {}
+    for label in names:
+        ms, value, *ends = points[label]
+        color, marker = (BLUE, "o") if label.startswith("KD") else (GRAY, "s")
+        ax.plot([ms, ms], ends, color=color, linewidth=0.8, alpha=0.4)
         ax.plot(ms, value, marker, color=color, markersize=4)
+        # Below the labels that are in its way already
+        near = [h for other, h in heights.items() if 0.4 < points[other][0] / ms < 2.5]
+        heights[label] = min([value, *(h - line for h in near if h - value < line)])
         ax.annotate(
-            label, (ms, value), textcoords="offset points", xytext=(5, 3), color=color, fontsize=7
+            label, (1.1 * ms, heights[label]), color=color, fontsize=7, va="center_baseline"
         )
     ax.set_xscale("log")
+    ax.xaxis.set_major_formatter("{x:g}")
     ax.set(xlabel="milliseconds an image", ylabel=ylabel)
     ax.grid(True, which="both", linewidth=0.3, alpha=0.6)
     return ax

@@ -12,10 +12,16 @@ from kd_cv.cli.evaluate.output import draw_figure, report_scores, say_picture
 from kd_cv.cli.options import Figure, Json, Ratio
 from kd_cv.cli.outputs import check_figure
 from kd_cv.evaluate.intervals import SEEDS
+from kd_cv.features import DESCRIPTORS
 from kd_cv.io.files import read_text
 from kd_cv.neighbours import RATIO
 
 MAX_BYTES = 10**6  # of a file of --times
+TITLES = DESCRIPTORS | {
+    "kd3": "KD, scales=3", "kd64": "KD, dim=64", "kd+sift": "KD at SIFT's",
+    "orb": "ORB", "akaze": "AKAZE", "brisk": "BRISK", "xfeat": "XFeat", "disk": "DISK",
+    "aliked": "ALIKED",
+}  # fmt: skip
 
 
 def command(
@@ -110,11 +116,11 @@ def command(
         from kd_cv.draw.curves import plot_tradeoff
 
         wanted = ("ms", shown, f"{shown} low", f"{shown} high")
-        points = {score.name: [score.values[key] for key in wanted] for score in scores}
+        points = {_title(score.name): [score.values[key] for key in wanted] for score in scores}
         plot_tradeoff(figure.subplots(), points, f"AUC up to {shown[3:]} {unit} (%)")
 
     if output:
-        draw_figure(output, (4.2, 3.0), draw)
+        draw_figure(output, (6.0, 3.4), draw)
     count = int(scores[0].values["pairs"])
     report_scores(
         scores, [*keys, "keypoints", "ms"], as_json, {}, {**header, "pairs": count},
@@ -123,6 +129,11 @@ def command(
     )  # fmt: skip
     if not as_json:
         say_picture(output)
+
+
+def _title(name: str) -> str:
+    """A pipeline as the picture calls it."""
+    return TITLES.get(name, name.removeprefix("kornia:"))
 
 
 def _times(path: Path, header: dict[str, Any], names: list[str]) -> dict[str, float]:
