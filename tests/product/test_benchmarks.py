@@ -101,6 +101,22 @@ def test_windows(sequences: Path) -> None:
     assert float(fast[4]) == max(map(float, fast[6:])) > 10
 
 
+def test_settings(sequences: Path) -> None:
+    arguments = "--keypoints", 200, "--seeds", 1, "--changes", "second angle"
+    titles, *values, left_out = rows(run("settings", sequences, sequences, *arguments))
+    assert titles[:3] == ["setting", "AUC 1 px", "AUC 3 px"] and titles[-1] == "chosen"
+    assert [row[0] for row in values] == [
+        "second angle 0.8 (default)", "second angle 0.85", "second angle 0.9"
+    ]  # fmt: skip
+    correct, places = titles.index("correct"), titles.index("places")
+    assert all(float(row[correct]) > float(row[places]) > 20 for row in values)
+    # Fewer second angles leave room for more places.
+    assert float(values[2][correct]) - float(values[2][places]) < float(values[0][correct]) - float(
+        values[0][places]
+    )
+    assert left_out[0] == "second angle, left out" and " to " in left_out[2]
+
+
 def test_views(sequences: Path) -> None:
     scene = sequences / "v_coffee"
     folders = "--planes", sequences, "--scenes", scene
