@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 try:
+    import matplotlib.pyplot as plt
     import torch
     import torch.nn.functional as F
     from skimage import data
@@ -21,15 +22,14 @@ except ImportError as error:
 from kd_cv import KDModule, describe
 from kd_cv.descriptor.frames import as_gray
 from kd_cv.descriptor.sampling import extract_patches
-from kd_cv.draw.style import plt, save_plot, style
+from kd_cv.draw.style import save_plot, style
 from kd_cv.evaluate.metrics import matching
 from kd_cv.fit import fit_whitening
 from kd_cv.fit.builders import warp_scene
 from kd_cv.whitening import Statistics, save
 
 TRAIN = ("astronaut", "coffee", "brick", "grass", "gravel", "camera")
-HELD_OUT = ("chelsea", "coins")
-VIEWS = 10  # of each photograph
+HELD_OUT, VIEWS = ("chelsea", "coins"), 10  # views of each photograph
 
 
 def pairs_of(name: str, seed: int) -> list[torch.Tensor]:
@@ -70,7 +70,7 @@ for step in range(1, 201):  # rate, batch and temperature are cross-validated
 print(f"held-out mAP (%): closed form {curve[0][1]:.2f}, fine-tuned {curve[-1][1]:.2f}")
 save(matrices := Path(args.out).with_suffix(".npz"), {("concat", 32): kd.as_whitening(fitted)})
 with style():
-    ax = plt.figure(figsize=(4.5, 3.0), layout="constrained").gca()
+    ax = plt.subplots(figsize=(4.5, 3.0))[1]
     ax.plot(*zip(*curve, strict=True), marker="o", label="fine-tuned")
     ax.axhline(curve[0][1], color="gray", linestyle="--", label="closed form")
     ax.set(xlabel="step", ylabel="held-out mAP (%)")

@@ -12,12 +12,11 @@ import cv2
 
 try:
     import kornia
-    import matplotlib
+    import matplotlib  # noqa: F401
     import torch
     from kornia.feature import DescriptorMatcher, LocalFeatureMatcher
 except ImportError as error:
     raise SystemExit(f"this demo needs {error.name}: pip install kd-cv[cli,torch]") from None
-matplotlib.use("Agg")
 
 from kd_cv import KDFeature
 from kd_cv.draw.images import plot_images, plot_matches
@@ -68,9 +67,10 @@ def main() -> None:
     print(f"{len(points0)} matches, {int(inliers.sum())} inliers; F_0to1 =\n{F_0to1.cpu().numpy()}")
 
     with style():
-        axes = plot_images([as_bgr(image0), as_bgr(image1)], ["KDFeature in Kornia", "and RANSAC"])
-        ends = [points[::4].cpu().numpy() for points in (points0, points1)]  # one in four
-        plot_matches(*axes, *ends, inliers=inliers[::4].cpu().numpy())
+        axes = plot_images([as_bgr(image0), as_bgr(image1)])
+        drawn = [values[::4].cpu().numpy() for values in (points0, points1, inliers)]
+        plot_matches(*axes, *drawn, legend=False)
+        axes[0].figure.suptitle("KDFeature in Kornia, inliers in blue; one match in four is drawn")
         save_plot(args.out, axes)
     print(f"wrote {args.out}")
 

@@ -16,7 +16,6 @@ from kd_cv.io.files import utf8
 from kd_cv.pictures.palette import OUTLINE, bgr
 
 NAMES = ("astronaut", "brick", "camera", "chelsea", "coffee", "coins", "grass", "gravel", "rocket")
-TILE = 300
 
 
 def example(folder: Path) -> np.ndarray:
@@ -27,8 +26,7 @@ def example(folder: Path) -> np.ndarray:
         raise SystemExit("for the example: pip install scikit-image") from None
     rng = np.random.default_rng(0)
     for name in NAMES:
-        image = getattr(data, name)()
-        image = np.ascontiguousarray(image[:, :, ::-1] if image.ndim == 3 else image)
+        image = np.ascontiguousarray(np.atleast_3d(getattr(data, name)())[:, :, ::-1])
         cv2.imwrite(str(folder / f"{name}.png"), image)
         for k in range(2):
             cv2.imwrite(str(folder / f"{name}-{k}.png"), askew(image, rng))
@@ -43,16 +41,15 @@ def askew(image: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 
 
 def tile(image: np.ndarray, text: str, outline: np.ndarray | None = None) -> np.ndarray:
-    """A square picture with a line of text below it and an outline drawn in it."""
-    image = np.ascontiguousarray(image)
+    """A picture 300 pixels wide or high, with an outline drawn in it and a text below it."""
     if outline is not None:
         cv2.polylines(image, [np.int32(outline)], True, bgr(OUTLINE), 5, cv2.LINE_AA)
-    scale = TILE / max(image.shape[:2])
+    scale = 300 / max(image.shape[:2])
     small = cv2.resize(image, None, fx=scale, fy=scale, interpolation=cv2.INTER_AREA)
-    canvas = np.full((TILE + 34, TILE + 10, 3), 255, np.uint8)
+    canvas = np.full((334, 310, 3), 255, np.uint8)
     canvas[: small.shape[0], : small.shape[1]] = small
-    cv2.putText(canvas, text, (4, TILE + 22), cv2.FONT_HERSHEY_SIMPLEX, 0.55, (40, 40, 40))
-    return canvas
+    place, color = (4, small.shape[0] + 22), (40, 40, 40)
+    return cv2.putText(canvas, text, place, cv2.FONT_HERSHEY_SIMPLEX, 0.5, color, 1, cv2.LINE_AA)
 
 
 parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -66,10 +63,13 @@ with tempfile.TemporaryDirectory() as work:
     query = cv2.imread(args.photos[1]) if args.photos else example(folder)
     if query is None:
         parser.error(f"cannot read {args.photos[1]} as an image")
-    print(extract(folder, Path(work) / "features.h5"))
-    index = Index.build(Path(work) / "features.h5")
+    try:
+        print(extract(folder, Path(work) / "features.h5"))
+        index = Index.build(Path(work) / "features.h5")
+    except ImportError as error:
+        raise SystemExit(str(error)) from None
     corners = np.float64([[[0, 0], [1, 0], [1, 1], [0, 1]]]) * query.shape[1::-1]
-    tiles = [tile(query, f"query: {len(index.names)} images")]
+    tiles = [tile(query, f"asked of {len(index.names)} images")]
     for hit in (hits := index.search(query, top=4)):
         outline = cv2.perspectiveTransform(corners, hit.H_0to1)[0] if hit.verified else None
         text = f"{hit.name}: {hit.inliers} inliers" + ("" if hit.verified else ", not it")

@@ -1,38 +1,47 @@
-"""Stitch photographs of a turning camera with OpenCV's own pipeline, by KD's features."""
+"""Stitch photographs of a turning camera with OpenCV's own pipeline, by KD's features.
+
+python demos/stitch.py [left.jpg middle.jpg right.jpg ...] --out stitched.png
+"""
 
 import argparse
 
 import cv2
 import numpy as np
 
-try:
-    from skimage import data
-except ImportError:
-    raise SystemExit("the photograph of this demo: pip install scikit-image") from None
-
 from kd_cv import KDDescriptor
 from kd_cv.io.files import utf8
 from kd_cv.stitching import image_features
 
-FOCAL, SIZE = 500.0, (420, 420)  # of the views, in pixels
+FOCAL, SIZE = 500.0, (420, 420)  # of the example's views, in pixels
 
 
-def view(photo: np.ndarray, degrees: float, rng: np.random.Generator) -> np.ndarray:
-    """What a camera sees that is turned to the right: x ~ K R^T K^-1 X, darker and noisy."""
-    height, width = photo.shape[:2]
-    K0 = np.array([[FOCAL, 0, width / 2], [0, FOCAL, height / 2], [0, 0, 1]])
+def example() -> list[np.ndarray]:
+    """What a camera sees that turns to the right: x ~ K R^T K^-1 X, darker and noisy."""
+    try:
+        from skimage import data
+    except ImportError:
+        raise SystemExit("give photographs, or for an example: pip install scikit-image") from None
+    photo = cv2.resize(np.ascontiguousarray(data.coffee()[:, :, ::-1]), (900, 600))
+    K0 = np.array([[FOCAL, 0, 450], [0, FOCAL, 300], [0, 0, 1]])
     K1 = np.array([[FOCAL, 0, SIZE[0] / 2], [0, FOCAL, SIZE[1] / 2], [0, 0, 1]])
-    R = cv2.Rodrigues(np.deg2rad([0.0, degrees, 0.0]))[0]
-    seen = cv2.warpPerspective(photo, K1 @ R.T @ np.linalg.inv(K0), SIZE)
-    return np.clip(0.9 * seen + rng.normal(0, 8, seen.shape), 0, 255).astype(np.uint8)
+    rng, views = np.random.default_rng(0), []
+    for degrees in (-16, 0, 16):
+        R = cv2.Rodrigues(np.deg2rad([0.0, degrees, 0.0]))[0]
+        seen = cv2.warpPerspective(photo, K1 @ R.T @ np.linalg.inv(K0), SIZE)
+        noise = rng.normal(0, 8, seen.shape)
+        views.append(np.clip(0.9 * seen + noise, 0, 255).astype(np.uint8))
+    return views
 
 
-parser = argparse.ArgumentParser(description=__doc__)
+parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+parser.add_argument("photos", type=utf8, nargs="*", help="two photographs or more; none: example")
 parser.add_argument("--out", type=utf8, default="stitched.png")
 args = parser.parse_args()
-photo = cv2.resize(np.ascontiguousarray(data.coffee()[:, :, ::-1]), (900, 600))
-rng = np.random.default_rng(0)
-images = [view(photo, degrees, rng) for degrees in (-16, 0, 16)]
+if len(args.photos) == 1:
+    parser.error("give at least two photographs, or none")
+images = [cv2.imread(path) for path in args.photos] if args.photos else example()
+if any(image is None for image in images):
+    parser.error(f"cannot read one of {', '.join(args.photos)} as an image")
 
 kd = KDDescriptor(1500)
 features = [image_features(kd, image, index) for index, image in enumerate(images)]
@@ -48,9 +57,8 @@ adjuster = cv2.detail_BundleAdjusterRay()
 adjuster.setConfThresh(1)
 found, cameras = adjuster.apply(features, pairs, cameras)
 scale = float(np.median([camera.focal for camera in cameras]))
-print(
-    f"focal lengths: {', '.join(f'{camera.focal:.0f}' for camera in cameras)} px, true {FOCAL:.0f}"
-)
+true = "" if args.photos else f", true {FOCAL:.0f}"
+print(f"focal lengths: {', '.join(f'{camera.focal:.0f}' for camera in cameras)} px{true}")
 
 warper = cv2.PyRotationWarper("spherical", scale)
 blender, corners, warped, masks = cv2.detail_MultiBandBlender(), [], [], []
@@ -65,7 +73,7 @@ blender.prepare(cv2.detail.resultRoi(corners, [part.shape[1::-1] for part in war
 for corner, part, mask in zip(corners, warped, masks, strict=True):
     blender.feed(part.astype(np.int16), mask, corner)
 panorama = np.clip(blender.blend(None, None)[0], 0, 255).astype(np.uint8)
-cv2.imwrite(args.out, panorama)
-print(
-    f"wrote {args.out}: {panorama.shape[1]} x {panorama.shape[0]} px of {len(images)} photographs"
-)
+if not cv2.imwrite(args.out, panorama):
+    raise SystemExit(f"cannot write {args.out}")
+width, height = panorama.shape[1::-1]
+print(f"{len(images)} photographs, {width} x {height} pixels: {args.out}")

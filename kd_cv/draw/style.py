@@ -11,10 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kd_cv.io.files import replacing
-from kd_cv.pictures.palette import GRAY
+from kd_cv.pictures.palette import BLUE, GRAY, GREEN, ORANGE, PURPLE, SKY, VERMILION
 
 try:
     import matplotlib as mpl
+    from cycler import cycler
     from matplotlib import pyplot as plt
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -42,6 +43,7 @@ STYLE: dict[Any, Any] = {
     "xtick.major.size": 2.5,
     "ytick.major.size": 2.5,
     "lines.linewidth": 1.4,
+    "axes.prop_cycle": cycler(color=[BLUE, ORANGE, GREEN, VERMILION, PURPLE, SKY]),
     "axes.spines.top": False,
     "axes.spines.right": False,
     "legend.frameon": False,

@@ -52,6 +52,23 @@ def test_the_index_shows_no_link_that_leads_nowhere(monkeypatch):
     assert re.findall(r"^#+ .*", text, flags=re.M) == re.findall(r"^#+ .*", README, flags=re.M)
 
 
+def test_a_release_links_to_the_files_of_its_commit(monkeypatch):
+    pytest.importorskip("hatchling")
+    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    from readme import Readme
+
+    monkeypatch.setenv("GITHUB_REPOSITORY", "someone/somewhere")
+    monkeypatch.setenv("GITHUB_SHA", "0123abc")
+    metadata: dict = {}
+    Readme(str(ROOT), {}).update(metadata)
+    text, place = metadata["readme"]["text"], "https://github.com/someone/somewhere"
+    assert f"]({place}/raw/0123abc/docs/images/motorcycle.jpg)" in text
+    assert f"]({place}/blob/0123abc/docs/quickstart.md#what-you-need)" in text
+    links = re.findall(r"\]\(([^)]*)\)", text)
+    assert len(links) == len(re.findall(r"\]\(([^)]*)\)", README))
+    assert all(link.startswith("https://") for link in links)
+
+
 def test_prose_is_at_most_two_screens():
     """Forty lines of a hundred characters a screen, without code, tables and pictures."""
     prose = re.sub(r"^```.*?^```|^\|.*?$|^!.*?$", "", README, flags=re.S | re.M)
