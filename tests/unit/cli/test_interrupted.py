@@ -14,6 +14,14 @@ from kd_cv.cli import main
 pytest.importorskip("typer")
 
 
+@pytest.fixture(autouse=True)
+def not_in_the_background():
+    """What a shell starts in the background ignores Control-C, and so do its children."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def test_while_a_command_runs(tmp_path, monkeypatch, capsys):
     def interrupted(*arguments, **options):
         raise KeyboardInterrupt

@@ -34,6 +34,8 @@ def cache(tmp_path, monkeypatch):
 
     folder = tmp_path / "cache"
     monkeypatch.setattr(config, "CACHE_DIR", str(folder))
+    # Python takes two texts of one length, written in one second, for the same.
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
     compiled._warned.clear()
     yield folder
     compiled._warned.clear()
