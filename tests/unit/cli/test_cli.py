@@ -478,3 +478,17 @@ def test_options_of_fit(tmp_path, capsys, options, message):
         cv2.imwrite(str(tmp_path / f"{name}.png"), np.zeros((32, 32), np.uint8))
     code = main(["fit", str(tmp_path), "-o", str(tmp_path / "mine.npz"), *options])
     assert code == 2 and message in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        (["--focal", "-1"], "--focal must be a positive number of pixels, got -1"),
+        (["--max-size", "5"], "--max-size must be at least 16, got 5"),
+        (["--model", "sphere"], "--model must be one of homography"),
+        (["--model", "essential"], "--model essential needs --focal"),
+    ],
+)
+def test_options_of_a_match_are_checked(capsys, options, message):
+    assert main(["match", *options]) == 2
+    assert message in capsys.readouterr().err

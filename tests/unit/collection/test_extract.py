@@ -499,3 +499,8 @@ def test_extraction_of_no_descriptor_and_by_no_worker(tmp_path):
     cv2.imwrite(str(tmp_path / "blank.png"), np.zeros((64, 64), np.uint8))
     with pytest.raises(ValueError, match="workers must be at least 1, got 0"):
         extract(tmp_path, tmp_path / "features.h5", Extraction("sift", 10), workers=0)
+
+
+def test_more_keypoints_than_a_file_can_be_read_back_with_are_refused():
+    with pytest.raises(ValueError, match="max_keypoints may be"):
+        Extraction(max_keypoints=2**20)

@@ -1,5 +1,6 @@
 """The folder of partial files: one run at a time, nothing of others, no other settings."""
 
+import errno
 import multiprocessing
 import os
 import signal
@@ -230,3 +231,15 @@ def _killed_at_the_end(folder, output):
     os.fsync = lambda file: os.kill(os.getpid(), signal.SIGKILL)
     extract(folder, output, SMALL)
     time.sleep(60)
+
+
+def test_a_file_system_without_locks_is_named(tmp_path, monkeypatch):
+    fcntl = pytest.importorskip("fcntl")
+
+    def none(number, flags):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", none)
+    message = "no lock can be had there: No locks available"
+    with pytest.raises(OSError, match=message), owned(tmp_path / "f.h5"):
+        pass

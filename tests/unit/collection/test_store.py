@@ -212,3 +212,16 @@ def test_arrays_that_do_not_fit_together_are_refused():
     for key in ("scores", "descriptors", "image_size"):
         with pytest.raises(ValueError, match=f"{key} must be numbers of shape"):
             as_features({**arrays, key: arrays[key][..., :1]})
+
+
+def test_what_is_listed_but_not_found_is_damaged(tmp_path, monkeypatch):
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(tmp_path / "f.h5", "w") as file:
+        file.attrs["kd_cv"] = json.dumps({"descriptor": "kd"})
+        file["a.png"] = [1, 2]  # a dataset where a group belongs
+    monkeypatch.setattr(store_module, "names_in", lambda file: ["a.png"])
+    with reading(tmp_path / "f.h5") as features:
+        with pytest.raises(ValueError, match=r"'a.png' is damaged: listed, but not found"):
+            features["a.png"]
+        with pytest.raises(KeyError):
+            features["b.png"]

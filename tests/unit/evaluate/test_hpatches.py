@@ -141,3 +141,21 @@ def test_a_patch_is_cut_out_under_an_affine_map():
     u = (np.arange(31) - 15) / 31
     truth = 100 + 22.0 * u[None, :] + 30.0 * u[:, None]
     np.testing.assert_allclose(patch, truth, atol=0.6)  # rounded to whole gray values
+
+
+def test_tasks_that_cannot_be_drawn_or_are_no_tables_are_refused():
+    for arguments, message in [
+        (({}, {}), "no sequences to draw tasks from"),
+        (({"a": np.ones(9)}, {"images": 1}), "a sequence has 2 images or more, got 1"),
+        (({"a": np.ones(1)}, {}), "a has fewer than 2 patches"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            draw_tasks(arguments[0], **arguments[1])
+    pair, patch = np.zeros((1, 6), np.int64), np.zeros((1, 2), np.int64)
+    with pytest.raises(ValueError, match=r"near must be \(M, 6\), got shape \(1, 2\)"):
+        Tasks(("a",), pair, patch, pair, patch, patch)
+
+
+def test_no_patches_make_no_strip(tmp_path):
+    with pytest.raises(ValueError, match="ref: 0 patches do not make an image"):
+        write_strips(tmp_path, {"ref": np.empty((0, 65, 65), np.uint8)})

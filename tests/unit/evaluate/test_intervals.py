@@ -88,3 +88,8 @@ def test_the_command_names_what_it_compares_with(capsys):
     assert main([*command, "sift", "--json"]) == 0
     raw, _ = json.loads(capsys.readouterr().out)["scores"]
     assert raw["values"]["auc5 gain low"] <= raw["values"]["auc5 gain"]
+
+
+def test_an_interval_of_nothing_is_refused():
+    with pytest.raises(ValueError, match="one value or more"):
+        interval([])

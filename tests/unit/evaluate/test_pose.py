@@ -190,3 +190,37 @@ def test_an_interval_holds_the_truth_as_often_as_it_says():
     assert low == pytest.approx(0.1) == pytest.approx(high)  # the same pairs for both
     with pytest.raises(ValueError, match="one value"):
         interval([])
+
+
+CAMERA = "1 PINHOLE 64 48 50 50 32 24\n"
+
+
+@pytest.mark.parametrize(
+    "files, message",
+    [
+        ({"a.png.camera": "1 2 3", "b.png.camera": "1"}, "has 3 numbers, a camera of Strecha's"),
+        ({"a.png.camera": " ".join(["0"] * 26)}, r"for an image of \[0.0, 0.0\] pixels"),
+        ({"a.png.camera": "one two"}, "could not convert"),
+        ({"a.png.camera": " ".join(["inf"] * 26)}, "a number that is not finite"),
+        ({"poses.txt": "a.png 1 2 3\n"}, "line 1: a name and 21 numbers, got 3"),
+        (
+            {"cameras.txt": CAMERA, "images.txt": "1 0 0 0 0 0 0 0 1 a.png\n\n"},
+            "image 1 has no rotation or camera",
+        ),
+        (
+            {"cameras.txt": CAMERA, "images.txt": "1 1 0 0 0 0 0 0 2 a.png\n\n"},
+            "image 1 has no rotation or camera",
+        ),
+        (
+            {"cameras.txt": "1 OPENCV 64 48 50 50 32 24 0 0 0 0\n", "images.txt": ""},
+            "undistort the photographs first",
+        ),
+    ],
+)
+def test_cameras_that_say_nothing_sensible_are_refused(tmp_path, files, message):
+    for name in ("a.png", "b.png"):
+        cv2.imwrite(str(tmp_path / name), np.zeros((48, 64), np.uint8))
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    with pytest.raises(ValueError, match=message):
+        read_cameras(tmp_path)

@@ -103,3 +103,11 @@ def test_what_was_trained_comes_back_as_a_file(tmp_path, capsys):
     assert "trained_on" not in said  # those of the matrices for images, which are not in it
     with pytest.raises(ValueError, match="no matrix that could be trained"):
         kd_cv.KDModule(whitening=None).as_whitening()
+
+
+def test_matrices_that_a_module_did_not_begin_with_are_refused():
+    pytest.importorskip("torch")
+    module = kd_cv.KDModule(kernel="polar", dim=16)
+    module.kernel = "concat"
+    with pytest.raises(ValueError, match="the matrices it is said to have begun with"):
+        module.as_whitening()

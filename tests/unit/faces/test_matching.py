@@ -14,6 +14,7 @@ from kd_cv.features import RootSIFT, as_feature, root
 from kd_cv.matching import timing
 from kd_cv.models import find_homography
 from kd_cv.neighbours import match_descriptors
+from kd_cv.pictures.matches import draw_matches
 
 
 def brute_force(d0, d1, ratio, mutual):
@@ -341,3 +342,12 @@ def test_no_image():
         kd_cv.match(None, image)
     with pytest.raises(TypeError, match=r"image1 must be one image: an array, .*got list"):
         kd_cv.match(image, [])
+
+
+def test_nothing_to_draw_is_refused(pair):
+    result = kd_cv.match(pair[0], pair[1])
+    without = dataclasses.replace(result, images=(None, None))
+    with pytest.raises(ValueError, match="this result holds no images"):
+        without.draw()
+    with pytest.raises(ValueError, match="no results to draw"):
+        draw_matches(pair[0], pair[1], {})

@@ -23,3 +23,21 @@ def test_archives_out_of_proportion(tmp_path, monkeypatch):
     monkeypatch.setattr(archive, "MAX_BYTES", 100)
     with pytest.raises(ValueError, match="bytes, at most 100 are read"):
         archive.read_archive(tmp_path / "a.npz", "test")
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+def test_repeated_members_and_those_that_claim_too_much_are_refused(tmp_path):
+    path = tmp_path / "twice.npz"
+    with zipfile.ZipFile(path, "w") as file:
+        for _ in range(2):
+            file.writestr("a.npy", b"")
+    with pytest.raises(ValueError, match="repeated members"):
+        archive.read_archive(path, "whitening")
+    with zipfile.ZipFile(path, "w") as file:
+        file.writestr("a.npy", bytes(100))
+    data = bytearray(path.read_bytes())
+    at = data.rindex(b"PK\1\2") + 24  # its size, in the list of the members
+    data[at : at + 4] = (10**6).to_bytes(4, "little")
+    path.write_bytes(bytes(data))
+    with pytest.raises(ValueError, match="claim more bytes than it has"):
+        archive.read_archive(path, "whitening")

@@ -1,6 +1,7 @@
 """Files of others: what is not a file is not opened, what is too large is not read."""
 
 import os
+import sys
 import threading
 
 import pytest
@@ -39,3 +40,21 @@ def test_a_directory_is_no_file_and_a_file_no_directory(tmp_path):
         read_text(tmp_path / "a", 9)
     with pytest.raises(FileNotFoundError), opened(tmp_path / "absent"):
         pass
+
+
+def test_a_file_that_grows_while_it_is_read_is_refused(tmp_path, monkeypatch):
+    path = tmp_path / "log"
+    path.write_bytes(b"four")
+
+    class Grown:
+        st_size = 2
+
+    original = os.fstat
+
+    def smaller(number):
+        asked_by = sys._getframe(1).f_code.co_name
+        return Grown() if asked_by == "read_bytes" else original(number)
+
+    monkeypatch.setattr("kd_cv.io.files.os.fstat", smaller)
+    with pytest.raises(ValueError, match="grew while it was read"):
+        read_bytes(path, 100)

@@ -184,3 +184,9 @@ def test_an_onnx_file_that_differs_is_not_kept(tmp_path, monkeypatch):
     with pytest.raises(RuntimeError, match="the ONNX file differs from the module by"):
         export.export_onnx(tmp_path / "kd.onnx")
     assert not list(tmp_path.iterdir())
+
+
+def test_settings_of_images_are_refused_for_patches(tmp_path):
+    pytest.importorskip("onnxruntime")
+    with pytest.raises(ValueError, match="magnification and scales need image=True"):
+        export_onnx(tmp_path / "kd.onnx", scales=3)

@@ -169,3 +169,9 @@ def test_explain_match_ends_in_a_picture(tmp_path):
     missing = run("no.jpg", "no.jpg").stderr.splitlines()
     assert missing[-1] == "cannot read 'no.jpg' as an image"
     assert len((DEMOS / "explain_match.py").read_text().splitlines()) < 80
+
+
+def test_a_file_in_the_place_of_the_folder_is_refused(tmp_path):
+    (tmp_path / "figures").write_text("")
+    with pytest.raises(NotADirectoryError, match="is a file, expected a folder for the figures"):
+        save_figures(["kernels"], tmp_path / "figures")

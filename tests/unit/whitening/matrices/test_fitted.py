@@ -126,3 +126,8 @@ def test_a_file_of_matrices_with_an_array_too_many(tmp_path):
     write_archive(tmp_path / "w.npz", "whitening", {"stray": np.zeros(2)}, {"entries": {}})
     with pytest.raises(ValueError, match="its entries and its arrays do not agree"):
         load(tmp_path / "w.npz")
+
+
+def test_a_trained_matrix_without_its_mean_is_refused():
+    with pytest.raises(ValueError, match="A_m and mu_m belong together"):
+        Whitening(np.zeros(3), np.eye(3), np.ones(3), A_m=np.eye(3))
