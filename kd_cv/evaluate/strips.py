@@ -128,10 +128,11 @@ def write_strips(folder: str | os.PathLike[str], strips: Strips) -> None:
     for kind, patches in strips.items():
         if patches.shape[1:] != (STRIP_SIDE, STRIP_SIDE):
             raise ValueError(f"a strip has patches of {STRIP_SIDE} pixels, got {patches.shape}")
-        try:
-            _, data = cv2.imencode(".png", patches.reshape(-1, STRIP_SIDE))
-        except cv2.error as error:
-            raise ValueError(f"{kind}: {len(patches)} patches do not make an image") from error
+        coded = False
+        if len(patches):
+            coded, data = cv2.imencode(".png", patches.reshape(-1, STRIP_SIDE))
+        if not coded:  # a PNG has a million rows at most
+            raise ValueError(f"{kind}: {len(patches)} patches do not make an image")
         with replacing(folder / f"{kind}.png") as temporary:
             temporary.write_bytes(data.tobytes())
 
