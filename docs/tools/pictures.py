@@ -96,13 +96,13 @@ def drawn_rooms() -> str:
         names = layer.split(" | ")
         side = (width - 2 * margin - gap * (len(names) - 1)) / len(names)
         for column, name in enumerate(names):
-            x, y = margin + column * (side + gap), 1 + row * (height + gap)
+            x, y = margin + column * (side + gap), gap + row * (height + gap)
             boxes += [
                 f'<rect x="{x:g}" y="{y}" width="{side:g}" height="{height}" rx="4"/>',
                 f'<text x="{x + side / 2:g}" y="{y + height / 2 + 5:g}">{name}</text>',
             ]
-    total = len(contract["layers"]) * (height + gap) - gap + 2
-    arrow = f"M16 1V{total - 1}M11 {total - 10}L16 {total - 1}L21 {total - 10}"
+    total = len(contract["layers"]) * (height + gap) + gap
+    arrow = f"M16 {gap}V{total - gap}M11 {total - 17}L16 {total - gap}L21 {total - 17}"
     return "\n".join([
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {total}" width="{width}">',
         f"<style>rect{{fill:#fff;stroke:{BLUE}}}path{{fill:none;stroke:{GRAY};stroke-width:2}}"
