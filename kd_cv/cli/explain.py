@@ -130,14 +130,14 @@ def _draw(output: Path, pair: Any, keypoints: Any, why: Explanation, descriptor:
     from kd_cv.draw.style import plt, save_plot, style
 
     with style():
-        figure: Any = plt.figure(figsize=(7.2, 6.6), layout="constrained")
-        upper, lower = figure.subfigures(2, 1)
+        figure: Any = plt.figure(figsize=(7.2, 5.9), layout="constrained")
+        upper, lower = figure.subfigures(2, 1, height_ratios=(1, 1.25))
         # A dollar sign in a file name would begin a formula.
         titles = [name.replace("$", r"\$") for name in pair.names]
         axes = plot_images([pair.image0, pair.image1], titles, axes=upper.subplots(1, 2))
         for ax, keypoint in zip(axes, keypoints, strict=True):
             plot_frame(ax, descriptor.frames([keypoint]), magnification=descriptor.settings.side)
-        plot_explanation(why, titles=("image 0", "image 1"), figure=lower)
+        plot_explanation(why, titles=("first", "second"), figure=lower)
     try:
         save_plot(output, figure)
     finally:
