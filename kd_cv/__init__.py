@@ -61,9 +61,9 @@ def __dir__() -> list[str]:
 
 
 def _unusable(name: str, reason: str) -> type:
-    """What stands for a class that needs a missing package: to make one says which.
+    """A class in the place of one that needs a missing package: making one says which.
 
-    So that `from kd_cv import *` and `hasattr` work everywhere.
+    With it `from kd_cv import *` and `hasattr` work everywhere.
     """
 
     def __init__(self: object, *args: object, **kwargs: object) -> None:

@@ -54,7 +54,7 @@ class KDDescriptor(SIFTLike):
                      "extract_patches" (10), "kornia" (12); by default ("auto") what is right for
                      the detector that made each keypoint: SIFT's 15, ORB's 1.8, FAST's 8, ...
     scales           how many patch sizes to average over, or their factors of the magnification
-    descriptor_type  cv2.CV_32F, or cv2.CV_8U for 8-bit descriptors of the same order
+    descriptor_type  cv2.CV_32F, or cv2.CV_8U for bytes, whose distances keep their order
     detector         any object with OpenCV's detect(image, mask); `DoG` by default
     upright          ignore the angles of the keypoints, and find none
     orient           estimate the angles of keypoints that have none (-1; KAZE writes 0)
@@ -303,7 +303,7 @@ class KDDescriptor(SIFTLike):
         """Keypoints of one image and their descriptors."""
         if useProvidedKeypoints:
             raise ValueError(
-                "useProvidedKeypoints=True has no way to take keypoints in Python: "
+                "useProvidedKeypoints=True does not work from Python, which cannot pass keypoints: "
                 "call compute(image, keypoints)"
             )
         if image is None:

@@ -16,7 +16,7 @@ def understands_kornia(init: T) -> T:
         for theirs, ours in NAMES.items():
             if theirs in named:
                 if ours in named:
-                    raise TypeError(f"{theirs} is {ours}: give one of them")
+                    raise TypeError(f"{theirs} is another name of {ours}: give only one of them")
                 named[ours] = named.pop(theirs)
         init(self, *arguments, **named)
 

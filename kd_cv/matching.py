@@ -146,7 +146,7 @@ def match(
     model       "homography" for one plane, "fundamental" for a scene, "essential" for a scene and
                 known cameras, which gives their pose; "auto" tells a plane from a scene
     camera0, camera1  (3, 3) camera matrices, or focal lengths in pixels with the axis in the middle
-                of the image; of photographs with EXIF, what it says; camera1 is as camera0
+                of the image; by default what the EXIF data says, and for camera1 what camera0 is
     max_size    larger images are reduced to this longer side; results are in their own pixels
 
     >>> result = match(image0, image1)
@@ -324,9 +324,9 @@ _seconds: ContextVar[dict[str, float] | None] = ContextVar("seconds", default=No
 
 @contextmanager
 def timing() -> Iterator[dict[str, float]]:
-    """Times the calls of `match` inside: the seconds of each of STEPS, both images together.
+    """Time the calls of `match` in the block: the seconds of each of STEPS, both images together.
 
-    A descriptor that detects by itself, in one call, has it all in "describe".
+    For a descriptor that detects and describes in one call, all of it counts as "describe".
 
     >>> with timing() as seconds:
     ...     result = match(image, image)

@@ -24,7 +24,7 @@ from kd_cv.geometry import as_points, cross_matrix, epipolar_errors, reprojectio
 
 Model = Literal["homography", "fundamental", "essential"]
 MODELS = (*get_args(Model), "auto")
-#: Points of which each is computed.
+#: How many matches each needs.
 NEEDED = {"homography": 4, "fundamental": 8, "essential": 5}
 #: What each is called, and what is said of an inlier and of another match.
 NAMES = {"homography": "homography", "fundamental": "fundamental matrix", "essential": "pose"}

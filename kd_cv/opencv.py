@@ -52,7 +52,7 @@ def _builds(path: str) -> dict[str, str]:
 
 
 def _how_to_choose(builds: dict[str, str]) -> str:
-    """Keep what somebody chose, contrib before others: opencv-python may have come by itself."""
+    """Keep what was chosen on purpose, contrib first: opencv-python may be a mere dependency."""
     kept = max(builds, key=lambda name: ("contrib" in name, "headless" in name))
     return (
         f"{' and '.join(builds)} are installed in one folder, and each overwrote files of the "

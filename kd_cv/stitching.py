@@ -1,4 +1,4 @@
-"""Features for OpenCV's stitching pipeline, which takes no feature that is written in Python."""
+"""Features for OpenCV's stitching pipeline, which does not accept features written in Python."""
 
 import cv2
 import numpy as np

@@ -22,14 +22,14 @@ KeyPoints = tuple[cv2.KeyPoint, ...]
 
 @runtime_checkable
 class Detector(Protocol):
-    """What finds keypoints: every detector of OpenCV, or any object with this method."""
+    """A detector of keypoints: any of OpenCV's, or any object with this method."""
 
     def detect(self, image: Any, mask: Any = None, /) -> Sequence[cv2.KeyPoint]: ...
 
 
 @runtime_checkable
 class Feature(Protocol):
-    """What finds and describes keypoints: KDDescriptor, cv2.SIFT and their like."""
+    """A detector and descriptor of keypoints: KDDescriptor, cv2.SIFT and the like."""
 
     def detect(self, image: Any, mask: Any = None, /) -> Sequence[cv2.KeyPoint]: ...
 

@@ -81,7 +81,7 @@ def command_of(arguments: Sequence[str]) -> str:
 
 
 def _read_enough() -> int:
-    """`kd-cv ... | head` has seen what it wanted: what is left goes nowhere."""
+    """The reader of `kd-cv ... | head` has gone away: the rest is thrown away."""
     with open(os.devnull, "w") as nowhere:
         os.dup2(nowhere.fileno(), 1)
     return 0

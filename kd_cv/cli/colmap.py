@@ -47,7 +47,7 @@ def command(
     ratio: Ratio = RATIO,
     pairs: Annotated[
         Path | None,
-        typer.Option(help="File of the pairs to match, two names a line; by default all pairs."),
+        typer.Option(help="File of the pairs to match, two names per line; by default all pairs."),
     ] = None,
     camera: Annotated[
         str,

@@ -22,13 +22,13 @@ def command(
     photos: Photos = None,
     output: Figure = None,
     number: Annotated[
-        int, typer.Option("--match", help="Which match to explain; 0 is the first in the order.")
+        int, typer.Option("--match", help="Which match to explain, counted from 0.")
     ] = 0,
     at: Annotated[
         tuple[float, float] | None,
         typer.Option(
-            help="Order all matches by their distance to this point of A; by default the inliers, "
-            "the most certain first.",
+            help="Count from the match nearest to this point of A; by default from the most "
+            "certain inlier.",
             metavar="X Y",
         ),
     ] = None,

@@ -34,7 +34,7 @@ def command(
         str,
         typer.Option(
             help="Type of the stored descriptors: float16 or float32, which hloc reads; or uint8, "
-            "of kd, for kd_cv alone (hloc finds nothing in it)."
+            "for kd only, which only kd_cv can use."
         ),
     ] = "float16",
     workers: Workers = None,
@@ -45,7 +45,7 @@ def command(
 ) -> None:
     """Extract the features of a whole collection into one file that hloc reads.
 
-    A run that was stopped goes on where it was. The exit code is 1 if images were skipped.
+    A run that was stopped continues where it left off. The exit code is 1 if images were skipped.
 
     [bold]Examples[/bold]
 

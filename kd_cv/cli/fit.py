@@ -39,11 +39,11 @@ def command(
     magnification: Magnification = MAGNIFICATION,
     views: Annotated[int, typer.Option(help="Views of each photograph: itself and its warps.")] = 4,
     max_keypoints: Annotated[
-        int, typer.Option(help="How many keypoints of each view, the strongest first.")
+        int, typer.Option(help="How many keypoints to keep in each view, the strongest first.")
     ] = 1000,
     workspace: Annotated[
         Path | None,
-        typer.Option(help="Folder in which sfm keeps its work, so that a later run goes on."),
+        typer.Option(help="Folder in which sfm keeps its work, so that a later run can continue."),
     ] = None,
     scheduler: Scheduler = None,
     workers: Annotated[
@@ -57,8 +57,8 @@ def command(
 ) -> None:
     """Fit whitening matrices on your own photographs, and test them on held-out ones.
 
-    Every fifth photograph is kept from the fit. Without pairs there are W_UA and W_US,
-    with them W_S and the trained W_M too. The last line names the one that did best.
+    Every fifth photograph is held out. Without pairs, W_UA and W_US are fitted; with
+    pairs, W_S and the trained W_M too. The last line names the one that did best.
 
     [bold]Examples[/bold]
 

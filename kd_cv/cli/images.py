@@ -23,7 +23,7 @@ class Pair(NamedTuple):
     focals_in_widths: tuple[float | None, float | None] = (None, None)
 
     def cameras(self, focal: float | None) -> tuple[float | None, float | None]:
-        """Focal lengths in pixels: as given, else of EXIF if both are known."""
+        """Focal lengths in pixels: as given, else from EXIF if it has both."""
         if focal is not None:
             return focal, focal
         known = [

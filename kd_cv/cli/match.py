@@ -80,7 +80,7 @@ def command(
 ) -> None:
     """Match two photographs and find what they have in common: one plane, or a scene.
 
-    Without photographs it shows itself on a built-in one and its turned, dark, noisy copy.
+    Without photographs, it takes a built-in one and a turned, darkened, noisy copy of it.
 
     [bold]Examples[/bold]
 
@@ -96,10 +96,10 @@ def command(
 
         kd-cv match left.jpg right.jpg --json | jq .inliers
 
-    The exit code is 1, with the picture drawn, if nothing can be believed:
-    too few matches, or no more inliers than chance gives.
-    --save-homography asks for one plane, whatever else there is.
-    With --compare, the one of --descriptor decides.
+    The exit code is 1 if the result cannot be trusted: too few matches, or no more
+    inliers than chance would give. The picture is drawn all the same.
+    --save-homography implies --model homography.
+    With --compare, --descriptor says which result decides.
     """
     photos = photos or []
     if save_homography and model == "auto":
@@ -175,7 +175,7 @@ def failure(answer: Answer, names: tuple[str, str]) -> str:
 
 
 def _check_outputs(photos: Sequence[Path], *outputs: Path | None) -> None:
-    """Refuse before any work what could not be written after it."""
+    """Refuse, before any work is done, an output that could not be written."""
     check_count(photos)
     picture, _, homography = outputs
     if picture:

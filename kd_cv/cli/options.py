@@ -39,7 +39,7 @@ Detector = Annotated[
     str, typer.Option(help="Detector: dog, ours; or OpenCV's sift, orb, fast, gftt, mser, ...")
 ]
 MaxKeypoints = Annotated[
-    int, typer.Option(help="How many keypoints of each image, the strongest first.")
+    int, typer.Option(help="How many keypoints to keep in each image, the strongest first.")
 ]
 MaxSize = Annotated[
     int, typer.Option(help="Longer side of an image in pixels; larger images are reduced.")
@@ -73,5 +73,5 @@ Scheduler = Annotated[
     ),
 ]
 Overwrite = Annotated[
-    bool, typer.Option("--overwrite", help="Begin anew instead of going on with what is there.")
+    bool, typer.Option("--overwrite", help="Start over instead of continuing from what is there.")
 ]

@@ -1,4 +1,4 @@
-"""Refuse before any work what could not be written after it."""
+"""Refuse, before any work is done, an output that could not be written."""
 
 import os
 import tempfile

@@ -1,4 +1,4 @@
-"""Commands whose help reads: a flag is shown as a flag, and the usage names what is given."""
+"""Commands with readable help: flags without a type, and a usage line that names arguments."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ def plain_params(params: list[Any]) -> list[Any]:
 
 
 def plain_usage(params: list[Any]) -> list[str]:
-    """What stands behind the name of a command: "[OPTIONS] PHOTOS", or "[OPTIONS] [A B]"."""
+    """What follows the name of a command: "[OPTIONS] PHOTOS", or "[OPTIONS] [A B]"."""
     pieces = ["[OPTIONS]"]
     for param in params:
         if param.param_type_name == "argument":

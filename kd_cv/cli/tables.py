@@ -26,7 +26,7 @@ def print_table(titles: Sequence[str], rows: Sequence[Sequence[str]], note: str 
 
 @contextmanager
 def telling(what: str, quiet: bool) -> Iterator[Callable[[str], None]]:
-    """A line on stderr that says what is under way; the function in it tells what was done."""
+    """A status line on stderr; the function that it yields counts what is done and names it."""
     with Console(stderr=True, quiet=quiet).status(f"{what} ...") as status:
         done = 0
 
@@ -53,7 +53,7 @@ def plain_warnings() -> Iterator[None]:
 
 @contextmanager
 def foreign_silence() -> Iterator[None]:
-    """Without the warnings and log lines of packages that are none of the user's business."""
+    """Silence the warnings and log lines of other packages."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:

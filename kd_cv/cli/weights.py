@@ -21,7 +21,7 @@ def command(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Say what whitening matrices are: the shipped ones, or those of a file.
+    """Describe the whitening matrices that are shipped, or those of a file.
 
     [bold]Examples[/bold]
 

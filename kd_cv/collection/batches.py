@@ -128,7 +128,7 @@ def open_part(batch: Batch) -> Iterator[Any]:
 def ahead(
     batch: Batch, clock: Clock, first: Future[Decoded] | None = None
 ) -> Iterator[tuple[str, NDArray[np.uint8] | str]]:
-    """Name and gray image, or the reason why there is none; the next one is decoded meanwhile."""
+    """Name and gray image, or why there is none; meanwhile the next one is decoded."""
     with ThreadPoolExecutor(1) as reader:
         coming = first or reader.submit(decode, batch.root / batch.names[0])
         for name, after in zip(batch.names, (*batch.names[1:], None), strict=True):

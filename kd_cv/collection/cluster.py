@@ -61,7 +61,7 @@ def connected(scheduler: str = "local", workers: int | None = None) -> Iterator[
 
 
 def _check_answers(scheduler: str) -> None:
-    """OSError if no Dask is at an address: its client would wait for a first word for ever."""
+    """OSError if no Dask scheduler answers at an address: the client would wait for ever."""
     from distributed.comm import connect
     from distributed.security import Security
 

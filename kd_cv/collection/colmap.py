@@ -61,12 +61,12 @@ def reconstruct(
     """Extract, match, verify and reconstruct a collection with COLMAP (extra `sfm`).
 
     pairs   image names to match, or a file of them (see `read_pairs`); all by default
-    camera  which photographs share a lens: "auto" goes by their EXIF data
+    camera  which photographs share a camera: "auto" goes by their EXIF data
     threads  of the extraction and of COLMAP; as many as there are cores by default
 
     The workspace keeps features.h5, database.db and, in sparse/0 as COLMAP has it, the model with
     the most images.
-    Extraction that was interrupted goes on; the rest is done anew.
+    An interrupted extraction is continued; all that follows is done again.
 
     >>> print(table([reconstruct("photographs", "workspace")]))  # doctest: +SKIP
     """

@@ -118,7 +118,7 @@ def _bytes_of(rows: NDArray[np.float32], descriptor: str) -> NDArray[np.uint8]:
 def read_pairs(path: PathLike) -> list[Pair]:
     """Pairs of image names, two a line, as COLMAP and hloc write them.
 
-    They are parted by a tab, or by blanks where there is no tab: names may have blanks then.
+    A tab separates them; or, in a line without a tab, blanks. With tabs, names may have blanks.
     """
     lines = read_text(path, MAX_LIST_BYTES, "utf-8").splitlines()
     pairs = [tuple(line.split("\t" if "\t" in line else None)) for line in lines if line.strip()]

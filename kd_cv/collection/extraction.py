@@ -53,7 +53,9 @@ class Extraction:
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise ValueError(f"{name} must be a positive int, got {value!r}")
         if self.max_keypoints > MAX_KEYPOINTS:
-            raise ValueError(f"max_keypoints may be {MAX_KEYPOINTS}, got {self.max_keypoints}")
+            raise ValueError(
+                f"max_keypoints may be at most {MAX_KEYPOINTS}, got {self.max_keypoints}"
+            )
         if isinstance(self.descriptor, str):
             if self.descriptor not in DESCRIPTORS:
                 raise ValueError(

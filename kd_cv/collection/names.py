@@ -92,7 +92,9 @@ def name_in(text: str) -> str:
     if path.is_absolute() or ".." in path.parts or not path.parts or "\0" in text:
         raise ValueError(f"image name {text!r} must be a path below the folder of the images")
     if len(path.parts) > MAX_DEPTH:
-        raise ValueError(f"a name may have {MAX_DEPTH} parts, this one has {len(path.parts)}")
+        raise ValueError(
+            f"a name may have at most {MAX_DEPTH} parts, this one has {len(path.parts)}"
+        )
     utf8(text, "a name")
     return str(path)
 

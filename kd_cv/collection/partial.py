@@ -27,7 +27,7 @@ _OURS = re.compile(r"lock|settings\.json|[0-9a-f]{24}\.h5|\..*-[0-9a-f]{16}[^/]*
 
 @contextmanager
 def owned(output: Path) -> Iterator[Path]:
-    """The folder of an output, made if need be; no other run has it meanwhile.
+    """The folder of an output, made if it is missing; for this run alone while the block lasts.
 
     The lock ends with the process, however that ends.
     """

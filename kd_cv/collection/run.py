@@ -106,7 +106,7 @@ def extract(
 
     images     a folder, a glob pattern, or a list file; `root`: what names are relative to
     workers    images at a time, one thread each; as many as there are cores by default
-    overwrite  begin anew; otherwise images that are in the output already, by their names, are kept
+    overwrite  start over; otherwise images that the output already has, by name, are kept
     runner     where the batches are run; on threads of this process by default
 
     >>> print(extract("photographs", "features.h5"))
@@ -194,7 +194,7 @@ def by_threads(workers: int) -> Runner:
 
 
 def load_compiled(extraction: Extraction) -> None:
-    """Have Numba's code at hand, which takes about half a second once."""
+    """Load Numba's compiled code, which takes about half a second, once."""
     extraction.feature.compute(np.zeros((64, 64), np.uint8), [cv2.KeyPoint(32, 32, 8, 0)])
 
 

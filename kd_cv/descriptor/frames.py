@@ -110,7 +110,7 @@ def in_range(values: NDArray[np.float32], name: str) -> NDArray[np.float32]:
         return values
     largest = np.maximum(values.max(), -values.min())  # NaN if there is one
     if not np.isfinite(largest):
-        raise ValueError(f"{name} must not contain NaN or infinity, nor what float32 cannot hold")
+        raise ValueError(f"{name} must not contain NaN, infinity or values too large for float32")
     if largest <= MAX_VALUE:
         return values
     return values * np.float32(np.exp2(-np.ceil(np.log2(largest / MAX_VALUE))))

@@ -24,11 +24,11 @@ class DoG(SIFTLike):
 
     nfeatures          how many keypoints to keep, the strongest; 0 for all
     nOctaveLayers      scales searched in each octave
-    contrastThreshold  weakest contrast of a keypoint, as cv2.SIFT counts it, of an image brought to
-                       a standard deviation of 0.23: a dark photograph has the keypoints of a bright
-                       one. None: 0.04, or, if a number of keypoints is asked for and an image has
-                       fewer than 500 such extrema, down to 0.01 for as many
-    edgeThreshold      largest ratio of curvatures; more lets keypoints along edges in
+    contrastThreshold  smallest contrast of a keypoint, in the units of cv2.SIFT, once the image is
+                       scaled to a standard deviation of 0.23: a dark photograph has the keypoints
+                       of a bright one. None means 0.04; if nfeatures is given and fewer than 500
+                       extrema reach that, weaker ones, down to 0.01, make up the 500
+    edgeThreshold      largest ratio of curvatures; a larger one lets in keypoints along edges
     sigma              blur of the first level, in half pixels, because cv2.SIFT doubles the image
 
     The keypoints come strongest first. Their size is 2 sigma and their octave that of cv2.SIFT, so

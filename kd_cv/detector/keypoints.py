@@ -48,7 +48,9 @@ def detect(
     """
     unknown = set(detectors) - {"dog", "sift", "hessian", "harris"}
     if unknown or not detectors:
-        raise ValueError(f"detectors must be of dog, sift, hessian, harris, got {list(detectors)}")
+        raise ValueError(
+            f"detectors must be some of dog, sift, hessian, harris, got {list(detectors)}"
+        )
     frames = [np.empty((0, 4))]
     for kind in detectors:
         if kind == "dog":

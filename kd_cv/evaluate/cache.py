@@ -26,8 +26,8 @@ MAX_BYTES = 2**32  # of a file
 class Cache:
     """Rows in .npz files of a folder, one for each set and candidate; without a folder, none.
 
-    A file says what it was made from and with. If that is not what is asked for, or if the file is
-    damaged, it is made anew.
+    A file says what it was made from, and with which settings. If that is not what is asked for, or
+    if the file is damaged, it is made again.
     """
 
     folder: Path | None = None

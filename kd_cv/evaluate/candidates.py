@@ -250,7 +250,7 @@ def make_candidates(
 ) -> list[Candidate]:
     """Candidates by name: "kd" (with every weights, whitening and kernel), "raw" (kd without
     whitening), "sift", "rootsift", "kornia:CLASS". The raw vector of a kernel is listed once.
-    patch_size: of kd; by default 32 for images, 64 for patches as they come.
+    patch_size: of kd; by default 32 for images, 64 for ready-made patches.
     """
     candidates: list[Candidate] = []
     weights, whitening, kernels = list(weights), list(whitening), list(kernels)

@@ -125,5 +125,5 @@ def _need(module: str, package: str) -> Path:
     """Where a package is, without importing it."""
     found = importlib.util.find_spec(module)
     if found is None or not found.submodule_search_locations:
-        raise ImportError(f"this pipeline is that of another package: pip install {package}")
+        raise ImportError(f"this pipeline needs another package: pip install {package}")
     return Path(next(iter(found.submodule_search_locations)))

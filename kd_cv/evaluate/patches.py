@@ -43,7 +43,7 @@ def pairs_of_set(patch_set: PatchSet, pairs: Literal["all", "m50"] = "all") -> P
     """The pairs of a patch set: of its m50 file, or every two patches whose points are known.
 
     With "all", two identical patches that are said to show different points are left out: no
-    descriptor can part them.
+    descriptor can tell them apart.
     """
     if pairs not in ("all", "m50"):
         raise ValueError(f"pairs must be 'all' or 'm50', got {pairs!r}")

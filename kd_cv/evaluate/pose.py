@@ -43,8 +43,8 @@ def relative_pose(
 
     Values in percent: "auc5", "auc10", "auc20" of the larger of the two angles by which rotation
     and direction of translation are wrong; "inliers" of a pair, a mean; `summaries` adds intervals,
-    gains and "pairs". "auc10 0-15" and so on are of the pairs whose viewing directions are so many
-    degrees apart, "pairs 0-15" of them.
+    gains and "pairs". "auc10 0-15" and so on are for the pairs whose viewing directions are that
+    many degrees apart, and "pairs 0-15" is their number.
     """
     if max_keypoints < 5 or not 0 < threshold < np.inf or seeds < 1:
         raise ValueError(

@@ -19,6 +19,6 @@ class Score:
 
 
 def tell(progress: Progress | None, what: str) -> None:
-    """Say what was done to whoever wants to know."""
+    """Report what was done, if somebody asked for it."""
     if progress:
         progress(what)

@@ -253,8 +253,8 @@ def sfm_scene(
     linked by it (see SurfaceMap), with at most max_error pixels of uncertainty.
 
     workspace: a folder for this scene. It keeps the database, the model and the scene under names
-    that depend on the photographs and the settings: an interrupted run goes on where it stopped, a
-    finished one is read back, another setting is worked out anew.
+    that depend on the photographs and the settings: an interrupted run continues where it stopped,
+    a finished one is read back, and other settings are worked out separately.
     """
     _check(frames, jitter, max_keypoints, max_frames)
     folder, workspace = Path(image_folder), Path(workspace)

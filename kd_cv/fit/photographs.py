@@ -66,7 +66,7 @@ def photo_scenes(
 
     pairs  "none": each photograph alone, without matching pairs; "warp": each with views - 1
            random warps of itself; "sfm": all of a folder by structure from motion
-    workspace  a folder in which "sfm" keeps its work, so that an interrupted run goes on
+    workspace  a folder in which "sfm" keeps its work, so that an interrupted run can continue
     """
     check_pairs(pairs)
     if pairs == "sfm":

@@ -58,7 +58,7 @@ def read_sequence(folder: str | os.PathLike[str]) -> ImageSequence:
 
 
 def read_homography(path: str | os.PathLike[str]) -> NDArray[np.float64]:
-    """A 3 x 3 matrix from a text file, numbers parted by blanks or commas."""
+    """A 3 x 3 matrix from a text file, its numbers separated by blanks or commas."""
     path = Path(path)
     try:
         values = np.array(read_text(path, 4096).replace(",", " ").split(), dtype=np.float64)

@@ -59,7 +59,9 @@ class SurfaceMap:
         for camera in cameras:
             local = camera.points @ camera.R.T + camera.t
             if (local[:, 2] <= 0).any():
-                raise ValueError("a point lies behind a camera that is said to see it")
+                raise ValueError(
+                    "a point lies behind a camera that sees it, as the reconstruction says"
+                )
             rays = local[:, :2] / local[:, 2:]
             self._rays.append(rays)
             self._inverse_depth.append(1 / local[:, 2])

@@ -39,7 +39,7 @@ _NPY = re.compile(
     re.DOTALL,
 )
 
-# What zipfile raises for files that are none, or damaged.
+# What zipfile raises for a file that is not a zip file, or a damaged one.
 _OF_ZIP = (
     zipfile.BadZipFile,
     zlib.error,
@@ -159,7 +159,7 @@ def array_from_npy(name: str, data: bytes) -> NDArray[Any]:
 
 
 def read_npz(path: str | os.PathLike[str], limit: int) -> dict[str, NDArray[Any]]:
-    """All arrays of an .npz file that take `limit` bytes or less; ValueError if it is no such file.
+    """All arrays of an .npz file that take `limit` bytes or less; ValueError for any other.
 
     Only numbers and text: nothing is unpickled.
     """

@@ -1,4 +1,4 @@
-"""Photographs inside scikit-image, for whoever has none at hand."""
+"""Photographs that come with scikit-image, for examples and tests."""
 
 from __future__ import annotations
 

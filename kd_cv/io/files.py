@@ -127,5 +127,5 @@ def utf8(text: str, what: str = "a name") -> str:
 
 
 def printable(text: str) -> str:
-    """One line of text, in which nothing, as of a file's name, steers the terminal."""
+    """One line of text without control characters: the name of a file may hold any."""
     return "".join(c if c.isprintable() else "?" for c in " ".join(text.split()))

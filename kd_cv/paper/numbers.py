@@ -1,4 +1,4 @@
-"""Figures that the paper prints, to stand beside ours.
+"""Numbers that the paper prints, to show beside ours.
 
 Mukundan, Tolias, Bursuc, Jegou, Chum: Understanding and Improving Kernel Local Descriptors. Keys
 are kinds of descriptors: a kernel, "+" and a whitening.

@@ -113,7 +113,7 @@ def write_picture(path: str | os.PathLike[str], picture: Image) -> None:
     """Write a picture, whole or not at all, in the format that the name ends with."""
     suffix = Path(path).suffix
     if not cv2.haveImageWriter(f"x{suffix}"):
-        raise ValueError(f"{path}: OpenCV writes no pictures of the kind {suffix or 'of no name'}")
+        raise ValueError(f"{path}: OpenCV cannot write a picture with the suffix {suffix!r}")
     encoded = cv2.imencode(suffix, picture)[1]
     with replacing(path) as temporary:
         temporary.write_bytes(encoded.tobytes())

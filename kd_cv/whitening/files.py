@@ -73,8 +73,8 @@ def _key_from_name(name: str) -> Key:
     match = re.fullmatch(pattern, name)
     if match is None:
         raise ValueError(
-            "an entry is (kernel, patch size) such as ('concat', 32), or with what it is for alone "
-            f"('images', 'scales' or 'patches') behind, got {name!r}"
+            "an entry must be (kernel, patch size), such as ('concat', 32), or (kernel, patch "
+            f"size, use), where the use is 'images', 'scales' or 'patches'; got {name!r}"
         )
     key = match[1], int(match[2])
     return (*key, match[3]) if match[3] else key

@@ -35,7 +35,7 @@ DEFAULT_WEIGHTS = "multiview"
 
 @dataclass(frozen=True)
 class Entry:
-    """What the registry says of one name."""
+    """What the registry says about one name."""
 
     file: str  # a file beside index.json
     sha256: str  # of the whole file
@@ -67,7 +67,7 @@ def names() -> tuple[str, ...]:
 
 
 def info(name: str) -> Entry:
-    """What the registry says of a shipped name."""
+    """What the registry says about a shipped name."""
     entries = _registry(folder())
     if name not in entries:
         raise ValueError(f"unknown weights {name!r}: shipped are {_listed(entries)}")

@@ -12,7 +12,7 @@ variant     A                                                       paper
 "wus"       U diag(((1 - beta) lam + beta)^-1/2)                    W_US, shrinkage
 "ws"        C_M^-1/2 eig(C_M^-1/2 C C_M^-1/2)                       W_S, supervised
 "pcasqrt"   U, and a signed square root after the projection        baseline of BTJ15
-"wm"        trained from W_S on, with a mean of its own             not in it: see `trained`
+"wm"        trained, beginning with W_S, with its own mean          none: see `trained`
 ==========  ======================================================  ==========================
 
 with U = eig(C), lam its eigenvalues in descending order (for W_US divided by the largest), and

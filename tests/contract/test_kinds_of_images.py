@@ -78,7 +78,7 @@ def no_type(image):
 
 
 def no_values(image):
-    return image, ValueError, "must not contain NaN or infinity, nor what float32 cannot hold"
+    return image, ValueError, "must not contain NaN, infinity or values too large for float32"
 
 
 REFUSED = {

@@ -28,7 +28,7 @@ def command(
 
     AP is the average precision of nearest neighbours ranked by ratio; precision is that of mutual
     matches; AUC is that of the homography's error up to 3, 5 and 10 pixels. In parentheses: where
-    a value, or its gain over that of --against, lies in 95 % of draws of the pairs.
+    a value, or its gain over --against, lies in 95 % of random draws of the pairs.
 
     [bold]Examples[/bold]
 

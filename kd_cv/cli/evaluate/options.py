@@ -24,41 +24,41 @@ class Comparison:
         str,
         typer.Option(
             "--descriptor",
-            help="Descriptors, with commas between: kd, raw (kd without whitening), sift, "
+            help="Descriptors, separated by commas: kd, raw (kd without whitening), sift, "
             "rootsift, kornia:CLASS.",
         ),
     ] = "kd,raw,rootsift,sift"
     weights: Annotated[
         str | None,
-        typer.Option(help="Matrices that whiten kd, with commas between: shipped names or files."),
+        typer.Option(help="Matrices that whiten kd, separated by commas: shipped names or files."),
     ] = None
     whitening: Annotated[
         str | None,
         typer.Option(
-            help="Whitenings of kd, commas between: best, wm, ws, wus, wua, w, pcasqrt, none."
+            help="Whitenings of kd, separated by commas: best, wm, ws, wus, wua, w, pcasqrt, none."
         ),
     ] = None
     kernels: Annotated[
         str,
-        typer.Option("--kernel", help="Kernels of kd, with commas between: concat, polar, cart."),
+        typer.Option("--kernel", help="Kernels of kd, separated by commas: concat, polar, cart."),
     ] = "concat"
     patch_size: Annotated[
         int | None,
         typer.Option(
-            help="Samples per side of kd's patches; by default 32 of images, 64 of patches as "
-            "they come."
+            help="Samples per side of kd's patches; by default 32 for images, 64 for ready-made "
+            "patches."
         ),
     ] = None
     dim: Dim = 128
     fit_ws: Annotated[
         str | None,
         typer.Option(
-            help="Show what is not whitened also with a W_S that is fitted on this: a folder of "
-            "photographs or sequences, or builtin."
+            help="Also show each descriptor that is not whitened with a W_S fitted on this: a "
+            "folder of photographs or sequences, or builtin."
         ),
     ] = None
     cache: Annotated[
-        Path | None, typer.Option(help="Folder in which descriptors are kept for the next time.")
+        Path | None, typer.Option(help="Folder that keeps descriptors for the next run.")
     ] = None
     as_json: Json = False
 
@@ -97,10 +97,10 @@ class Comparison:
         return shown
 
 
-Seeds = Annotated[int, typer.Option(help="How often the robust estimate is made of each pair.")]
+Seeds = Annotated[int, typer.Option(help="How many robust estimates are made for each pair.")]
 Against = Annotated[
     str | None,
-    typer.Option(help="Show by how much the others are above this one, on the same pairs."),
+    typer.Option(help="Show the gain of the others over this one, on the same pairs."),
 ]
 
 

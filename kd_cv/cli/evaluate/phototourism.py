@@ -18,7 +18,7 @@ def command(
         typer.Option(help="Which pairs are compared: all, or m50 for those of the set's own file."),
     ] = "all",
     matches: Annotated[
-        str | None, typer.Option(help="Name of the m50 file, where there are several.")
+        str | None, typer.Option(help="Name of the m50 file, if there are several.")
     ] = None,
 ) -> None:
     """False positives at 95 % recall (FPR95) on a Phototourism patch set.

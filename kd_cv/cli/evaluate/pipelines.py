@@ -39,14 +39,16 @@ def command(
     pipelines: Annotated[
         str,
         typer.Option(
-            help="With commas between: kd, kd3, kd64, kd+sift, sift, rootsift, orb, akaze, brisk; "
-            "of other packages xfeat, disk, aliked, kornia:CLASS."
+            help="Separated by commas: kd, kd3, kd64, kd+sift, sift, rootsift, orb, akaze, brisk; "
+            "from other packages xfeat, disk, aliked, kornia:CLASS."
         ),
     ] = "kd,kd+sift,rootsift,sift,orb",
-    max_keypoints: Annotated[int, typer.Option(help="How many keypoints of each image.")] = 2000,
+    max_keypoints: Annotated[
+        int, typer.Option(help="How many keypoints to keep in each image.")
+    ] = 2000,
     max_size: Annotated[
         int | None,
-        typer.Option(help="Reduce the images of sequences to so many pixels of the longer side."),
+        typer.Option(help="Longer side in pixels to which images of sequences are reduced."),
     ] = None,
     ratio: Ratio = RATIO,
     seeds: Seeds = SEEDS,
@@ -61,11 +63,11 @@ def command(
     output: Figure = None,
     as_json: Json = False,
 ) -> None:
-    """Run whole pipelines, detector included: homography or pose, and milliseconds an image.
+    """Run whole pipelines, detector included: homography or pose, and milliseconds per image.
 
-    Repeatability is the share of the places seen by both images where both have a keypoint, to 1.5
-    pixels. Behind each AUC is where it lies in 95 % of draws of the pairs. The picture has accuracy
-    over time, on a logarithmic axis.
+    Repeatability is the share of the places seen in both images at which both have a keypoint,
+    within 1.5 pixels. In parentheses: where a value lies in 95 % of random draws of the pairs. The
+    picture shows accuracy over time, on a logarithmic axis.
 
     [bold]Examples[/bold]
 

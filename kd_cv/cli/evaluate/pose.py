@@ -11,7 +11,9 @@ from kd_cv.cli.evaluate.output import report_scores
 
 def command(
     options: AtKeypoints,
-    photos: Annotated[list[Path], typer.Argument(help="Folders of photographs, one for a scene.")],
+    photos: Annotated[
+        list[Path], typer.Argument(help="Folders of photographs, one for each scene.")
+    ],
     cameras: Annotated[
         list[Path] | None,
         typer.Option(
@@ -25,9 +27,9 @@ def command(
 ) -> None:
     """Estimate the pose between photographs, all descriptors at the same keypoints.
 
-    AUC is that of the larger of two angles, by which rotation and direction of translation are
-    wrong, up to 5, 10 and 20 degrees. In parentheses: where it, or its gain over that of --against,
-    lies in 95 % of draws of the pairs.
+    AUC is that of the error, the larger of the angles by which rotation and direction of
+    translation are wrong, up to 5, 10 and 20 degrees. In parentheses: where it, or its gain over
+    --against, lies in 95 % of random draws of the pairs.
 
     [bold]Examples[/bold]
 

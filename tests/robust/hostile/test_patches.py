@@ -36,7 +36,7 @@ def test_types_that_are_no_patches(dtype):
 def test_patches_must_be_finite(number):
     value = GOOD.copy()
     value[1, 5, 5] = number
-    with pytest.raises(ValueError, match="NaN or infinity"):
+    with pytest.raises(ValueError, match="must not contain NaN, infinity"):
         describe(value)
 
 

@@ -83,7 +83,7 @@ def test_an_export_says_nothing_of_others(tmp_path):
 def test_the_help_says_which_readers_take_which_type(capsys):
     assert main(["extract", "--help"]) == 0
     out = " ".join(capsys.readouterr().out.replace("│", " ").split())
-    assert "which hloc reads" in out and "hloc finds nothing in it" in out
+    assert "which hloc reads" in out and "which only kd_cv can use" in out
 
 
 def test_an_explanation_says_how_far_it_is_from_where_it_was_asked_for(pair, capsys):

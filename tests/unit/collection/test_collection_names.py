@@ -71,7 +71,7 @@ def test_a_name_of_very_many_folders_is_refused(tmp_path):
     collection = Collection.of(tmp_path)
     assert collection.names == ("b.jpg",)
     ((_, why),) = collection.refused.items()
-    assert why == f"a name may have {MAX_DEPTH} parts, this one has {MAX_DEPTH + 1}"
+    assert why == f"a name may have at most {MAX_DEPTH} parts, this one has {MAX_DEPTH + 1}"
 
 
 def test_a_list_that_is_no_text_is_named(tmp_path):

@@ -413,8 +413,8 @@ def test_describe_of_nothing_and_of_flat_patches(fitted, whitening):
         (np.zeros((2, 32, 32), np.int32), TypeError, "uint8 or float, got int32"),
         (np.zeros((2, 32, 32), bool), TypeError, "uint8 or float, got bool"),
         (np.zeros((2, 32, 32), complex), TypeError, "uint8 or float, got complex128"),
-        (np.full((2, 32, 32), np.nan), ValueError, "NaN or infinity"),
-        (np.full((2, 32, 32), np.inf, np.float32), ValueError, "NaN or infinity"),
+        (np.full((2, 32, 32), np.nan), ValueError, "NaN, infinity"),
+        (np.full((2, 32, 32), np.inf, np.float32), ValueError, "NaN, infinity"),
     ],
 )
 def test_describe_refuses(patches, error, message):

@@ -69,7 +69,7 @@ def test_kornias_names_of_arguments_and_the_papers_of_whitenings():
         assert np.array_equal(
             KDDescriptor(whitening=name).projection.A, KDDescriptor(whitening=ours).projection.A
         )
-    with pytest.raises(TypeError, match="output_dims is dim: give one of them"):
+    with pytest.raises(TypeError, match="output_dims is another name of dim: give only one"):
         KDDescriptor(dim=3, output_dims=3)
 
 

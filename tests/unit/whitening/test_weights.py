@@ -186,7 +186,7 @@ def test_matrices_for_one_use_come_before_those_for_all(tmp_path):
     only = {("polar", 32, "scales"): everything}
     with pytest.raises(ValueError, match="'polar' of images, only for polar of scales"):
         weights.resolve(only, "polar", 32)
-    with pytest.raises(ValueError, match=r"an entry is \(kernel, patch size\)"):
+    with pytest.raises(ValueError, match=r"an entry must be \(kernel, patch size\)"):
         save(tmp_path / "other.npz", {("polar", 32, "sketches"): everything})
 
 
