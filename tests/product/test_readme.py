@@ -59,7 +59,7 @@ def test_a_release_links_to_the_files_of_its_commit(monkeypatch):
 
     monkeypatch.setenv("GITHUB_REPOSITORY", "someone/somewhere")
     monkeypatch.setenv("GITHUB_SHA", "0123abc")
-    metadata: dict = {}
+    metadata: dict = {"urls": {"Paper": "https://arxiv.org/abs/1811.11147"}}
     Readme(str(ROOT), {}).update(metadata)
     text, place = metadata["readme"]["text"], "https://github.com/someone/somewhere"
     assert f"]({place}/raw/0123abc/docs/images/motorcycle.jpg)" in text
@@ -67,6 +67,12 @@ def test_a_release_links_to_the_files_of_its_commit(monkeypatch):
     links = re.findall(r"\]\(([^)]*)\)", text)
     assert len(links) == len(re.findall(r"\]\(([^)]*)\)", README))
     assert all(link.startswith("https://") for link in links)
+    assert metadata["urls"] == {
+        "Paper": "https://arxiv.org/abs/1811.11147",
+        "Source": place,
+        "Issues": f"{place}/issues",
+        "Changelog": f"{place}/blob/main/CHANGELOG.md",
+    }
 
 
 def test_prose_is_at_most_two_screens():
