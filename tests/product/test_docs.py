@@ -5,6 +5,7 @@ import inspect
 import os
 import pkgutil
 import re
+import shlex
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -42,6 +43,42 @@ def test_the_python_blocks_of_a_page_run_in_order(page, reader, monkeypatch):
     names: dict = {}
     for block in blocks(page):
         exec(compile(block, page.name, "exec"), names)
+
+
+WRITTEN = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")]
+WRITTEN += [ROOT / "benchmarks/README.md", *PAGES]
+
+
+def shell_lines(page: Path) -> list[list[str]]:
+    """The words of every command in the shell blocks of a page, and of those within its text."""
+    text = page.read_text(encoding="utf-8")
+    blocks = re.findall(r"^```(\w*)\n(.*?)^```", text, flags=re.S | re.M)
+    found = [block for kind, block in blocks if kind in ("", "bash")]
+    found += re.findall(r"(?<!`)`((?:kd-cv|make|python -m benchmarks) [^`]*)`", text)
+    lines = "\n".join(found).replace("\\\n", " ").splitlines()
+    return [shlex.split(re.split(r" [|>] ", line)[0], comments=True) for line in lines]
+
+
+@pytest.mark.parametrize("page", WRITTEN, ids=lambda page: str(page.relative_to(ROOT)))
+def test_commands_have_the_names_and_options_that_there_are(page):
+    typer_main = pytest.importorskip("typer.main")
+    from benchmarks.__main__ import STUDIES
+    from benchmarks.sections import SECTIONS
+    from kd_cv.cli.app import app
+
+    targets = re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(), flags=re.M)
+    for words in shell_lines(page):
+        if words[:1] == ["make"]:
+            assert words[1] in targets, words
+        elif words[:3] == ["python", "-m", "benchmarks"]:
+            names = [w for w in words[3:4] if not w.startswith(("-", "["))]
+            assert set(names) <= {*STUDIES, *SECTIONS}, words
+        elif words[:1] == ["kd-cv"] and words[1:2] != ["..."]:
+            command, rest = typer_main.get_command(app), words[1:]
+            while getattr(command, "commands", None) and rest and rest[0] != "...":
+                command, rest = command.commands[rest[0]], rest[1:]
+            known = {o for p in command.params for o in (*p.opts, *p.secondary_opts)}
+            assert {word for word in rest if re.match("--?[a-z]", word)} <= known, words
 
 
 def documented() -> list[str]:
