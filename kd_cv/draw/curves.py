@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import cycle
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kd_cv.draw.style import Axes, style, titled
-from kd_cv.pictures.palette import BLUE, GRAY, GREEN, ORANGE
+from kd_cv.pictures.palette import BLACK, BLUE, GRAY, GREEN, INK, ORANGE, PURPLE, SKY, VERMILION
 from kd_cv.whitening.variants import ATTENUATION, BETA_INDEX, attenuation, shrinkage
 
 
@@ -93,25 +94,18 @@ def plot_curves(
 def plot_tradeoff(ax: Axes, points: Mapping[str, Sequence[float]], ylabel: str) -> Axes:
     """Accuracy over time: label -> milliseconds, value, and the ends of its interval.
 
-    Labels that begin with "KD" are ours.
+    Labels that begin with "KD" are ours. The legend has the most accurate first.
     """
-    names = sorted(points, key=lambda label: -points[label][1])
-    low, high = min(p[2] for p in points.values()), max(p[3] for p in points.values())
-    line = 0.045 * (high - low)  # height of a label
-    heights: dict[str, float] = {}
-    for label in names:
-        ms, value, *ends = points[label]
-        color, marker = (BLUE, "o") if label.startswith("KD") else (GRAY, "s")
-        ax.plot([ms, ms], ends, color=color, linewidth=0.8, alpha=0.4)
-        ax.plot(ms, value, marker, color=color, markersize=4)
-        # Below the labels that are in its way already
-        near = [h for other, h in heights.items() if 0.4 < points[other][0] / ms < 2.5]
-        heights[label] = min([value, *(h - line for h in near if h - value < line)])
-        ax.annotate(
-            label, (1.1 * ms, heights[label]), color=color, fontsize=7, va="center_baseline"
-        )
+    ours = cycle([(BLUE, shape) for shape in "osD^"])
+    colors = VERMILION, GREEN, ORANGE, PURPLE, BLACK, SKY, GRAY, INK
+    others = cycle(zip(colors, "vos^DPX<", strict=True))
+    for label, (ms, value, *ends) in sorted(points.items(), key=lambda item: -item[1][1]):
+        color, shape = next(ours if label.startswith("KD") else others)
+        ax.plot([ms, ms], ends, color=color, linewidth=0.8, alpha=0.5)
+        ax.plot(ms, value, shape, color=color, markersize=5, label=label)
     ax.set_xscale("log")
     ax.xaxis.set_major_formatter("{x:g}")
     ax.set(xlabel="milliseconds an image", ylabel=ylabel)
     ax.grid(True, which="both", linewidth=0.3, alpha=0.6)
+    ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
     return ax
