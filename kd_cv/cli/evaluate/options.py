@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any
 
 import typer
 
@@ -186,20 +186,20 @@ def words(text: str) -> list[str]:
 
 def grouped(command: Callable[..., None]) -> Callable[..., None]:
     """A command as typer reads it: with the options of a group in place of the group."""
-    signature, hints = inspect.signature(command), get_type_hints(command, include_extras=True)
-    groups: dict[str, Any] = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
-    parameters = [
-        p.replace(annotation=hints[n]) for n, p in signature.parameters.items() if n not in groups
-    ]
-    for kind in groups.values():
-        types = get_type_hints(kind, include_extras=True)
-        parameters += [
-            inspect.Parameter(
-                field.name, inspect.Parameter.KEYWORD_ONLY,
-                default=field.default, annotation=types[field.name],
-            )
-            for field in fields(kind)
-        ]  # fmt: skip
+    parameters = inspect.signature(command).parameters
+    groups: dict[str, Any] = {
+        name: p.annotation for name, p in parameters.items() if is_dataclass(p.annotation)
+    }
+    options = [p for name, p in parameters.items() if name not in groups]
+    # Not by typing.get_type_hints: Python 3.10 adds another | None to what is None by default.
+    options += [
+        inspect.Parameter(
+            field.name, inspect.Parameter.KEYWORD_ONLY,
+            default=field.default, annotation=field.type,
+        )
+        for kind in groups.values()
+        for field in fields(kind)
+    ]  # fmt: skip
 
     @wraps(command)
     def called(**given: Any) -> None:
@@ -209,6 +209,6 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
         }
         command(**made, **given)
 
-    called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    called.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
     called.__annotations__ = {}
     return called
