@@ -155,8 +155,9 @@ def around(feature: object) -> AbstractContextManager[None]:
 
     Others may wait for threads that come to the gate themselves, ours too.
     """
-    ours = not issubclass(type(feature), cv2.Algorithm)  # KDDescriptor only says that it is one
-    return nullcontext() if ours else opencv
+    # By their types: KDDescriptor only says that it is one. OpenCV 4 has no base for all.
+    theirs = issubclass(type(feature), (cv2.Algorithm, cv2.Feature2D))
+    return opencv if theirs else nullcontext()
 
 
 def held_at_fork(acquire: Any, release: Any, in_child: Any = None) -> None:
