@@ -181,8 +181,8 @@ def find_pose(
         cv2.findEssentialMat, rays0, rays1, np.eye(3), cv2.USAC_ACCURATE, CONFIDENCE,
         min(threshold, POSE_SAMPLES) / focal, ITERATIONS,
     )  # fmt: skip
-    if E_0to1 is None:
-        return TwoViews("essential", None, first)
+    if E_0to1 is None or not first.any():
+        return TwoViews("essential", *_nothing(points0))
     _, R, t, _ = cv2.recoverPose(E_0to1, rays0[first], rays1[first])
     near = epipolar_errors(rays0, rays1, E_0to1) * focal <= threshold
     R, t = _refined(R, t.ravel(), rays0[near], rays1[near], POSE_NOISE / focal)

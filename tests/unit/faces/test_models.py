@@ -145,6 +145,14 @@ def test_nothing_is_found_in_random_matches_or_too_few(model):
     assert estimate(same, same, model, K0=K0, K1=K1).inliers.shape == (30,)
 
 
+def test_a_pose_that_no_match_agrees_with_is_none(monkeypatch):
+    none = np.zeros((20, 1), np.uint8)
+    monkeypatch.setattr(cv2, "findEssentialMat", lambda *args: (np.eye(3), none))
+    points0, points1 = np.random.default_rng(0).uniform(0, 700, (2, 20, 2))
+    found = estimate(points0, points1, "essential", K0=K0, K1=K1)
+    assert found.matrix is None and found.R_0to1 is None and not found.inliers.any()
+
+
 @pytest.mark.parametrize("model", MODELS)
 def test_nothing_is_found_where_opencv_fails(model, monkeypatch):
     # findFundamentalMat does for some points of which many are in one place.
