@@ -13,7 +13,7 @@ TiffImagePlugin = pytest.importorskip("PIL.TiffImagePlugin")
 
 def photograph(tags, size=(40, 30)):
     exif = Image.Exif()
-    exif.get_ifd(0x8769).update(tags)
+    exif[0x8769] = tags
     exif[0x0110] = "A camera"
     target = io.BytesIO()
     Image.fromarray(np.zeros((size[1], size[0], 3), np.uint8)).save(target, "JPEG", exif=exif)
