@@ -455,6 +455,16 @@ def test_others_are_beside_it_and_can_be_switched_to(browser, pair, found, tmp_p
 
 
 @pytest.mark.slow
+def test_it_is_said_where_matches_are_left_out(browser, pair, found, tmp_path, monkeypatch):
+    monkeypatch.setattr(report, "MAX_MATCHES", 250)
+    _open(browser, _page(pair, found["kd"]), tmp_path)
+    count = browser.find_element("id", "count")
+    assert count.text.endswith("this page has the 250 most certain")
+    _set(browser, "ratio", 0.35)
+    assert 0 < _count(browser)[0] < 250 and "most certain" not in count.text
+
+
+@pytest.mark.slow
 def test_a_scene_has_epipolar_lines_in_the_place_of_an_outline(browser, tmp_path):
     from skimage import data
 
