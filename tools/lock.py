@@ -13,7 +13,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 LOCK = ROOT / "tools" / "dev.lock"
-PYTHON = "3.11.5"  # the oldest that the newest MkDocs takes
+PYTHON = "3.11.2"  # of Debian 12: versions that need a newer one are not taken
 PLATFORM = "x86_64-unknown-linux-gnu"
 OF_TORCH = re.compile(r"(torch|triton|nvidia-|cuda-)")
 

@@ -1,11 +1,12 @@
 """What is installed to develop and to release is pinned, and the workflows use it."""
 
 import re
-from importlib.metadata import distribution
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[2]
@@ -36,6 +37,22 @@ def test_every_package_of_the_lock_has_hashes():
     packages = re.split(r"^(?=[A-Za-z])", LOCK, flags=re.MULTILINE)[1:]
     assert len(packages) == len(LOCKED) > 100
     assert all("--hash=sha256:" in package for package in packages)
+
+
+def test_what_is_locked_is_for_the_python_of_debian_12():
+    """A bare machine has 3.11.2, whatever runs the tests."""
+    assert 'PYTHON = "3.11.2"' in (ROOT / "tools" / "lock.py").read_text()
+    seen = 0
+    for name, version in LOCKED.items():
+        try:
+            found = distribution(name)
+        except PackageNotFoundError:  # of another set
+            continue
+        if found.version == version:
+            seen += 1
+            wanted = SpecifierSet(found.metadata["Requires-Python"] or "")
+            assert "3.11.2" in wanted, f"{name} {version} needs Python {wanted}"
+    assert seen
 
 
 def test_the_tests_run_on_what_is_locked():
