@@ -10,10 +10,10 @@
     region   MSER, SimpleBlob          diameter               no angle, octave or response, and a
                                                               size that is not a whole number
 
-A blob has 15 times its size, as the shipped matrices were fitted; a corner 56 pixels of the image,
-reduced s times, in which it was found; a region 6.5 diameters
-(5 of MSER, where the detector is known). A rule looks at one keypoint alone, so
-that a descriptor does not depend on its neighbours.
+A blob has 15 times its size, as the shipped matrices were fitted; a corner 56 pixels (ORB's 51) of
+the image, reduced s times, in which it was found; a region 6.5 diameters (5 of MSER, where the
+detector is known). A rule looks at one keypoint alone, so that a descriptor does not depend on its
+neighbours.
 """
 
 from collections.abc import Sequence
@@ -28,10 +28,10 @@ from kd_cv.descriptor.frames import MAGNIFICATION, of_sift
 
 #: Side of the window of a corner in pixels of the image in which it was found, of a region in
 #: diameters.
-CORNER, REGION = 56.0, 6.5
+CORNER, ORB_CORNER, REGION = 56.0, 51.0, 6.5
 #: The same in sizes of the keypoint, by the class of OpenCV's detector.
 WINDOWS = {
-    "ORB": CORNER / 31,
+    "ORB": ORB_CORNER / 31,
     "BRISK": CORNER / 12,
     "FastFeatureDetector": CORNER / 7,
     "AgastFeatureDetector": CORNER / 7,
@@ -51,7 +51,7 @@ def windows(keypoints: Sequence[cv2.KeyPoint], detector: Any = None) -> Float64:
     detector  of one that shows nothing by itself; else it counts as SIFT's
 
     >>> windows([cv2.KeyPoint(40, 30, 31, 90, 0.01), cv2.KeyPoint(40, 30, 4, 90)])
-    array([ 1.80645161, 15.        ])
+    array([ 1.64516129, 15.        ])
     """
     fields = np.array([_FIELDS(keypoint) for keypoint in keypoints]).reshape(-1, 4)
     sides = _sides(fields, detector)
@@ -64,7 +64,7 @@ def window_of(detector: Any) -> float:
     name = type(detector).__name__
     # The keypoints of these stay what they are when a parameter changes their size.
     if name == "ORB":
-        return CORNER / detector.getPatchSize()
+        return ORB_CORNER / detector.getPatchSize()
     if name == "GFTTDetector":
         return CORNER / detector.getBlockSize()
     return WINDOWS.get(name, MAGNIFICATION)
