@@ -4,8 +4,8 @@
     python -m benchmarks STUDY [ARGUMENTS]
 
 Sections, side by side with cv2.SIFT and Kornia; all of them if none is named, which takes minutes:
-detector, detector-large, detector-memory, detector-stages, sift, threads, growth, feature, kornia,
-module, busy, start, memory, module-memory, stages.
+detector, detector-large, detector-memory, match, detector-stages, sift, threads, growth, feature,
+kornia, module, busy, start, memory, module-memory, stages.
 Studies, each with arguments and a --help of its own: extract, retrieval, colmap, fit, geometry,
 lafs, soak, windows, views, settings.
 What is not installed is skipped. Keep the machine idle.

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from benchmarks import compute, detect, fresh, rivals
+from benchmarks import commands, compute, detect, fresh, rivals
 from benchmarks.material import Config, Material, load_material
 from benchmarks.measure import CannotMeasure, Row
 from benchmarks.report import Part, Report, Say, header
@@ -38,6 +38,7 @@ SECTIONS = {
     "detector": Section("OpenCV's features / KDDescriptor, call by call", detect.detector),
     "detector-large": Section("the same at 12 megapixels", detect.large),
     "detector-memory": Section("peak memory of detectAndCompute", detect.detector_memory),
+    "match": Section("kd-cv match of two photographs", commands.match_large),
     "detector-stages": Section(
         "each stage of detect on 1 thread / its floor: OpenCV's blurs, a copy, arithmetic",
         _detector_stages,

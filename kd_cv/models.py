@@ -35,7 +35,7 @@ WORDS = {
 }
 #: `auto` takes a scene if more than MANY and a share OFF_PLANE of its inliers lie more than twice
 #: the threshold off the plane: on flat walls a few do, false matches near their epipolar lines.
-OFF_PLANE = 0.03
+OFF_PLANE = 0.02
 #: More than this, and a share of all, is more than chance gives (Brown and Lowe, 2007).
 MANY, BELIEVED = 8, 0.3
 #: In pixels: threshold of the samples of five points, and the noise of a good match.

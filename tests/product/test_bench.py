@@ -102,6 +102,16 @@ def test_detector_memory_is_measured_apart():
     assert row.of_bytes and ratio(row) > 0
 
 
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "wait4"), reason="no wait4")
+def test_the_whole_command_is_measured_from_outside():
+    pytest.importorskip("typer")
+    rows = rows_of("match")
+    assert next(iter(rows)) == "kd-cv match, 320 x 240" and len(rows) == 4
+    assert all(row.unit == "s" and row.result.median > 0.1 for row in rows.values())
+    assert all(50 < float(row.note.removesuffix(" MB")) < 5000 for row in rows.values())
+
+
 @pytest.mark.skipif(cores() < 2, reason="one core")
 def test_threads_compares_one_with_two_and_leaves_the_setting_alone():
     before = cv2.getNumThreads()

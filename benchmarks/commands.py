@@ -1,0 +1,59 @@
+"""The command `kd-cv match` on two photographs of 12 megapixels: seconds and memory, all in all."""
+
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import cv2
+
+from benchmarks.material import Config, Material
+from benchmarks.measure import CannotMeasure, Row, Spread
+from benchmarks.report import Say
+
+MEGABYTE = 1e6
+WAYS = {
+    "kd-cv match": (),
+    "the same, --max-size 4000 (no reduction)": ("--max-size", "4000"),
+    "the same, --max-size 1600": ("--max-size", "1600"),
+    "SIFT's detector and descriptor": ("--descriptor", "sift", "--detector", "sift"),
+}
+
+
+def match_large(material: Material, config: Config, say: Say) -> Iterator[Row]:
+    """Each way in processes of its own: decoding, detecting, describing, matching, geometry."""
+    if not hasattr(os, "wait4"):
+        raise CannotMeasure("the memory of a process is read by wait4, which is not here")
+    height, width = config.large_images[0][:2]
+    image = cv2.resize(material.image, (width, height), interpolation=cv2.INTER_CUBIC)
+    turn = cv2.getRotationMatrix2D((width / 2, height / 2), 8, 0.95)
+    with tempfile.TemporaryDirectory() as folder:
+        paths = [Path(folder) / name for name in ("a.jpg", "b.jpg")]
+        for path, photograph in zip(
+            paths, (image, cv2.warpAffine(image, turn, (width, height))), strict=True
+        ):
+            cv2.imwrite(str(path), photograph)
+        for name, options in WAYS.items():
+            say(name)
+            command = [sys.executable, "-m", "kd_cv", "match", *map(str, paths), *options, "--json"]
+            runs = [_run(command) for _ in range(config.large_rounds + 1)][1:]
+            peak = max(used for _, used in runs) / MEGABYTE
+            seconds = Spread.of([taken for taken, _ in runs])
+            yield Row(f"{name}, {width} x {height}", seconds, "s", note=f"{peak:.0f} MB")
+
+
+def _run(command: list[str]) -> tuple[float, float]:
+    """Seconds of a process, and its bytes in memory at most."""
+    begin = time.perf_counter()
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    process = os.posix_spawn(
+        command[0], command, os.environ, file_actions=[(os.POSIX_SPAWN_DUP2, nowhere, 1)]
+    )
+    os.close(nowhere)
+    _, status, usage = os.wait4(process, 0)
+    if os.waitstatus_to_exitcode(status):
+        raise RuntimeError(f"{' '.join(command)} failed")
+    scale = 1 if sys.platform == "darwin" else 1024  # there in bytes, elsewhere in kilobytes
+    return time.perf_counter() - begin, float(usage.ru_maxrss * scale)
