@@ -63,7 +63,7 @@ def command(
     overwrite: Overwrite = False,
     as_json: Json = False,
 ) -> None:
-    """Reconstruct a scene with COLMAP from these descriptors.
+    """Reconstruct a scene with COLMAP from descriptors of KD, SIFT or RootSIFT.
 
     [bold]Examples[/bold]
 

@@ -26,8 +26,8 @@ def command(
 ) -> None:
     """Draw the paper's figures with the descriptor's own constants.
 
-    kernels, parametrizations, rotation, combination, whitening, slices,
-    heat_maps, histograms, eigenvalues, robustness
+    They are: kernels, parametrizations, rotation, combination, whitening, slices,
+    heat_maps, histograms, eigenvalues, robustness.
 
     [bold]Examples[/bold]
 
