@@ -17,7 +17,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from kd_cv.descriptor.frames import Frames, as_detectable, as_gray
+from kd_cv.descriptor.frames import UPRIGHT, Frames, as_detectable, as_gray
 from kd_cv.descriptor.projection import Projection
 from kd_cv.descriptor.sampling import Pyramid
 from kd_cv.descriptor.spec import Spec
@@ -385,7 +385,7 @@ def _turned(gray: NDArray[Any], frames: Frames, keypoints: KeyPoints) -> Frames:
     Each gets the strongest of its angles: no keypoint is added.
     """
     classes = np.array([keypoint.class_id for keypoint in keypoints])
-    without = (frames[:, 3] == -1) | ((frames[:, 3] == 0) & (classes >= 0))  # KAZE's detect
+    without = (frames[:, 3] == UPRIGHT) | ((frames[:, 3] == 0) & (classes >= 0))  # KAZE's detect
     rows = np.flatnonzero(without & np.isfinite(frames).all(axis=1) & (frames[:, 2] > 0))
     frames = frames.copy()
     # As keypoints hold them: what is handed back has the same descriptors again.

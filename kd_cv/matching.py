@@ -289,8 +289,8 @@ def _extract(
         shape = image.get().shape if isinstance(image, cv2.UMat) else np.shape(image)
         if max(shape[:2], default=0) > max_size:
             small = reduced(as_detectable(as_gray(image)), max_size)
-            found, rows = _extract(feature, detector, small, max_keypoints, None)
-            return enlarged(found, shape[1] / small.shape[1], shape[0] / small.shape[0]), rows
+            of_small, rows = _extract(feature, detector, small, max_keypoints, None)
+            return enlarged(of_small, shape[1] / small.shape[1], shape[0] / small.shape[0]), rows
     if detector is None and max_keypoints is None:
         with _timed("describe"), around(feature):
             keypoints, rows = feature.detectAndCompute(image, None)

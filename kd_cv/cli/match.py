@@ -127,8 +127,8 @@ def command(
                 report, image0, image1, chosen.result,
                 names=pair.names, descriptor=chosen.feature, title=DESCRIPTORS[descriptor],
                 ratio=options.ratio, threshold=options.threshold,
-                compared={DESCRIPTORS[name]: (own.result, own.feature)
-                          for name, own in answers.items()},
+                compared={DESCRIPTORS[name]: (answer.result, answer.feature)
+                          for name, answer in answers.items()},
             )  # fmt: skip
     if save_homography and chosen.result.success:
         _write_homography(save_homography, chosen.result.H_0to1)

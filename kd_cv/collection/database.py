@@ -97,12 +97,12 @@ def write_database(
                     f"those of one camera must have one size (camera {camera!r}; try 'auto')"
                 )
             for name in names:
-                own = stored[name]
-                sigma, turn = sigma_from_size(own.frames[:, 2]), radians(own.frames[:, 3])
-                keypoints = np.column_stack([to_corner(own.frames[:, :2]), sigma, turn])
+                of_image = stored[name]
+                sigma, turn = sigma_from_size(of_image.frames[:, 2]), radians(of_image.frames[:, 3])
+                keypoints = np.column_stack([to_corner(of_image.frames[:, :2]), sigma, turn])
                 target.write_keypoints(ids[name], keypoints.astype(np.float32))
-                if own.descriptors.shape[1] <= DIM:
-                    data = _bytes_of(own.descriptors, stored.descriptor)
+                if of_image.descriptors.shape[1] <= DIM:
+                    data = _bytes_of(of_image.descriptors, stored.descriptor)
                     kind = pycolmap.FeatureExtractorType.SIFT
                     target.write_descriptors(ids[name], pycolmap.FeatureDescriptors(kind, data))
     return ids

@@ -89,8 +89,8 @@ class Extraction:
     @property
     def settings(self) -> dict[str, Any]:
         """All that decides the content of the file, as JSON can hold it."""
-        own = {field.name: getattr(self, field.name) for field in fields(self)}
-        settings: dict[str, Any] = {"layout": LAYOUT, **own}
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        settings: dict[str, Any] = {"layout": LAYOUT, **values}
         feature = self.feature
         if isinstance(feature, KDDescriptor):
             settings["descriptor"] = feature.settings.record

@@ -40,10 +40,10 @@ class Collection:
         path = Path(images)
         if path.is_dir():
             base = Path(root or path)
-            found = find_photos(path)
-            named = {_below(place, base): why for place, why in found.unread.items()}
-            names = (_below(photo, base) for photo in found.photos)
-            return cls._found(base, names, named, found.others)
+            content = find_photos(path)
+            named = {_below(place, base): why for place, why in content.unread.items()}
+            names = (_below(photo, base) for photo in content.photos)
+            return cls._found(base, names, named, content.others)
         if path.exists():
             if path.suffix.lower() != ".txt":
                 raise ValueError(

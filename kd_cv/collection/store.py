@@ -250,8 +250,8 @@ def group_of(file: Any, name: str) -> Any:
     item = file
     with damage_named(f"{file.filename}: {name!r}", but=KeyError):
         for part in PurePosixPath(name).parts:
-            own = isinstance(item, h5py.Group) and part != "/"
-            if not own or not isinstance(item.get(part, getlink=True), h5py.HardLink):
+            inside = isinstance(item, h5py.Group) and part != "/"
+            if not inside or not isinstance(item.get(part, getlink=True), h5py.HardLink):
                 raise KeyError(name)
             item = item[part]
         if not isinstance(item, h5py.Group):

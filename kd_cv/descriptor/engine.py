@@ -80,7 +80,8 @@ class Describer:
             def chunk(a: int, b: int) -> None:
                 P = self.spec.patch_size
                 self._by_core(
-                    [sample(pyramid, own, P) for own in steps[a:b].swapaxes(0, 1)], out[a:b]
+                    [sample(pyramid, at_scale, P) for at_scale in steps[a:b].swapaxes(0, 1)],
+                    out[a:b],
                 )
 
         in_chunks(len(out), chunk)

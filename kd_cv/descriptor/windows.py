@@ -24,7 +24,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from kd_cv.descriptor.frames import MAGNIFICATION, of_sift
+from kd_cv.descriptor.frames import MAGNIFICATION, UPRIGHT, of_sift
 
 #: Side of the window of a corner in pixels of the image in which it was found, of a region in
 #: diameters.
@@ -73,9 +73,9 @@ def window_of(detector: Any) -> float:
 def _sides(fields: Float64, detector: Any) -> Float64:
     """Side of the window in sizes, (N,), from size, angle, response and octave (N, 4)."""
     size, angle, response, octave = fields.T
-    bare = (angle == -1) & (octave == 0)
-    found = (angle >= 0) & (octave >= 0) & (octave < 32) & (response != 0)  # not made by hand
-    octave = np.where(found, octave, 0)
+    bare = (angle == UPRIGHT) & (octave == 0)
+    detected = (angle >= 0) & (octave >= 0) & (octave < 32) & (response != 0)  # not made by hand
+    octave = np.where(detected, octave, 0)
     with np.errstate(all="ignore"):  # any float may come
         factor = (size / 31) ** (1 / np.maximum(octave, 1))  # of ORB: 1.2, or another round number
         level = (factor >= 1) & (factor <= np.where(octave > 0, 2, 1))
@@ -83,8 +83,8 @@ def _sides(fields: Float64, detector: Any) -> Float64:
         layer = np.where(octave % 2 == 0, 1.0, 1.5) * np.exp2(octave // 2)  # of BRISK
         between = np.abs(np.log2(size / (12 * layer))) < 0.6  # no farther than the next layers
     made_by = {
-        "BRISK": found & (response >= 1) & between,
-        "ORB": found & level,
+        "BRISK": detected & (response >= 1) & between,
+        "ORB": detected & level,
         "FastFeatureDetector": bare & (size == 7) & ((response == 0) | (response >= 1)),
         "GFTTDetector": bare & (size == 3),
     }

@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from kd_cv.descriptor.frames import as_frames, from_keypoints, radians
 from kd_cv.draw.style import Axes, bare, plt, style
+from kd_cv.io.images import reduced
 from kd_cv.pictures.palette import INLIER, OUTLIER, SKY, YELLOW
 
 # After `style`, which says what to install where there is no Matplotlib.
@@ -77,11 +78,8 @@ def show_image(ax: Axes, image: NDArray[Any]) -> Axes:
     """One image, in its own pixel coordinates, without axis marks."""
     image = np.asarray(image)
     height, width = image.shape[:2]
-    shrink = MAX_SIDE / max(height, width)
     extent = (-0.5, width - 0.5, height - 0.5, -0.5)
-    if shrink < 1:
-        size = max(1, round(width * shrink)), max(1, round(height * shrink))
-        image = cv2.resize(image, size, interpolation=cv2.INTER_AREA)
+    image = reduced(image, MAX_SIDE)
     if image.ndim == 3:
         image = image[..., 0] if image.shape[2] == 1 else image[..., 2::-1]
     top = 255 if image.dtype == np.uint8 else max(1.0, float(image.max(initial=0.0)))

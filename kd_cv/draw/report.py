@@ -152,8 +152,8 @@ class _Part:
         keypoints = result.keypoints0, result.keypoints1
         frames_of = descriptor.frames if _is_kd(descriptor) else from_keypoints
         self.frames = [
-            frames_of([own[i] for i in rows.tolist()])
-            for own, rows in zip(keypoints, matches.T, strict=True)
+            frames_of([points[i] for i in rows.tolist()])
+            for points, rows in zip(keypoints, matches.T, strict=True)
         ]
         self.side = _side(descriptor)
         images = as_gray(image0), as_gray(image1)

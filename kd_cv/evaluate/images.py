@@ -173,6 +173,6 @@ def corner_errors(
     errors = []
     for seed in range(seeds):
         order = np.random.default_rng(seed).permutation(len(points0))
-        found, _ = find_homography(points0[order], points1[order], threshold)
-        errors.append(metrics.homography_corner_error(found, H_0to1, shape))
+        H_found, _ = find_homography(points0[order], points1[order], threshold)
+        errors.append(metrics.homography_corner_error(H_found, H_0to1, shape))
     return errors

@@ -80,8 +80,8 @@ def xfeat(max_keypoints: int) -> Learned:
         model = XFeat(top_k=max_keypoints).eval()  # which says where its weights are
 
     def extract(image: Any) -> tuple[Any, Any, Any]:
-        (found,) = model.detectAndCompute(image)
-        return found["keypoints"], found["scores"], found["descriptors"]
+        (features,) = model.detectAndCompute(image)
+        return features["keypoints"], features["scores"], features["descriptors"]
 
     return Learned(extract)
 
@@ -99,8 +99,8 @@ def disk(max_keypoints: int) -> Learned:
     model.eval()
 
     def extract(image: Any) -> tuple[Any, Any, Any]:
-        (found,) = model(image.expand(-1, 3, -1, -1), max_keypoints, pad_if_not_divisible=True)
-        return found.keypoints, found.detection_scores, found.descriptors
+        (features,) = model(image.expand(-1, 3, -1, -1), max_keypoints, pad_if_not_divisible=True)
+        return features.keypoints, features.detection_scores, features.descriptors
 
     return Learned(extract)
 
@@ -115,15 +115,15 @@ def aliked(max_keypoints: int) -> Learned:
     model = ALIKED(max_num_keypoints=max_keypoints).eval()
 
     def extract(image: Any) -> tuple[Any, Any, Any]:
-        found = model({"image": image.expand(-1, 3, -1, -1)})
-        return found["keypoints"][0], found["keypoint_scores"][0], found["descriptors"][0]
+        features = model({"image": image.expand(-1, 3, -1, -1)})
+        return features["keypoints"][0], features["keypoint_scores"][0], features["descriptors"][0]
 
     return Learned(extract)
 
 
 def _need(module: str, package: str) -> Path:
     """Where a package is, without importing it."""
-    found = importlib.util.find_spec(module)
-    if found is None or not found.submodule_search_locations:
+    spec = importlib.util.find_spec(module)
+    if spec is None or not spec.submodule_search_locations:
         raise ImportError(f"this pipeline needs another package: pip install {package}")
-    return Path(next(iter(found.submodule_search_locations)))
+    return Path(next(iter(spec.submodule_search_locations)))

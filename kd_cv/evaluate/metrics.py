@@ -143,13 +143,13 @@ def retrieval(
     if distractors.shape[1] != dim:
         raise ValueError(f"distractors must be (M, {dim}), got {distractors.shape}")
     n = positives.shape[1]
-    own = np.linalg.norm(positives - queries[:, None], axis=2)
+    near = np.linalg.norm(positives - queries[:, None], axis=2)
     ap = np.empty(Q)
     for start in range(0, Q, _CHUNK):
         far = pairwise_distances(queries[start : start + _CHUNK], distractors)
         for q, row in enumerate(far, start):
             wrong = row[distractor_sequences != query_sequences[q]]
-            scores = -np.concatenate([own[q], wrong])
+            scores = -np.concatenate([near[q], wrong])
             ap[q] = average_precision(scores, np.arange(len(scores)) < n, ties="as given")
     return ap
 

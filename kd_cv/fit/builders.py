@@ -103,14 +103,17 @@ def _homography_scene(
 
     shapes = [image.shape for image in images]
     if frames == "detected":
-        found = [detect(image, detectors, max_keypoints) for image in images]
+        frames_of_views = [detect(image, detectors, max_keypoints) for image in images]
         pairs = itertools.combinations(range(len(images)), 2)
-        ids = link_detected(found, point_map, pairs)
+        ids = link_detected(frames_of_views, point_map, pairs)
     else:
         empty = np.empty((0, 4))
-        found = [detect(images[0], detectors, max_keypoints), *(empty for _ in images[1:])]
-        found, ids = project_frames(
-            found,
+        frames_of_views = [
+            detect(images[0], detectors, max_keypoints),
+            *(empty for _ in images[1:]),
+        ]
+        frames_of_views, ids = project_frames(
+            frames_of_views,
             shapes,
             point_map,
             [(0, j) for j in range(1, len(images))],
@@ -118,7 +121,7 @@ def _homography_scene(
             jitter=JITTER[jitter] if jitter else None,
             everywhere=everywhere,
         )
-    return scene_of(name, sources, found, ids, max_frames, rng)
+    return scene_of(name, sources, frames_of_views, ids, max_frames, rng)
 
 
 def _check(frames: str, jitter: str | None, max_keypoints: int, max_frames: int) -> None:
@@ -290,28 +293,28 @@ def sfm_scene(
     cameras, paths = registered_views(model, folder)
 
     rng = np.random.default_rng(seed)
-    found = []
+    frames_of_views = []
     for path, view in track(zip(paths, cameras, strict=True), "detecting", len(paths), progress):
         gray = read_gray(path)
         if gray.shape != view.shape:
             raise ValueError(f"{path} is {gray.shape}, the reconstruction saw {view.shape}")
-        found.append(detect(gray, detectors, max_keypoints))
+        frames_of_views.append(detect(gray, detectors, max_keypoints))
     # A detected keypoint confirms the prediction by being there; a projected one has to trust it.
     surface = SurfaceMap(cameras, support=3 if frames == "detected" else 6, max_error=max_error)
     pairs = surface.view_pairs()
     steps = track(pairs, "linking views", len(pairs), progress)
     if frames == "detected":
-        ids = link_detected(found, surface.point_map, steps)
+        ids = link_detected(frames_of_views, surface.point_map, steps)
     else:
-        found, ids = project_frames(
-            found,
+        frames_of_views, ids = project_frames(
+            frames_of_views,
             [view.shape for view in cameras],
             surface.point_map,
             sorted(pairs + [(j, i) for i, j in pairs]),
             rng,
             jitter=JITTER[jitter] if jitter else None,
         )
-    scene = scene_of(folder.resolve().name, paths, found, ids, max_frames, rng)
+    scene = scene_of(folder.resolve().name, paths, frames_of_views, ids, max_frames, rng)
     scene.save(finished, folder)
     return scene
 

@@ -134,7 +134,7 @@ def candidate_pairs(
         return np.empty((0, 2), np.int64), np.empty(0)
     reach = np.maximum(tolerance.distance, tolerance.relative * predicted[rows, 2])
     near = cKDTree(frames[:, :2]).query_ball_point(predicted[rows, :2], reach)
-    i = np.repeat(rows, [len(found) for found in near])
+    i = np.repeat(rows, [len(rows_near) for rows_near in near])
     j = np.fromiter(itertools.chain.from_iterable(near), np.int64, len(i))
     p, f = predicted[i], frames[j]
     distance = np.linalg.norm(p[:, :2] - f[:, :2], axis=1)

@@ -80,11 +80,11 @@ class Scene:
         Returns (M, 2) rows into the frames of all views stacked in order.
         """
         offsets = np.cumsum([0, *(len(view.frames) for view in self.views)])
-        found = [
+        pairs = [
             self.pairs(i, j) + offsets[[i, j]]
             for i, j in itertools.combinations(range(len(self.views)), 2)
         ]
-        return np.concatenate(found) if found else np.empty((0, 2), np.int64)
+        return np.concatenate(pairs) if pairs else np.empty((0, 2), np.int64)
 
     def save(self, path: str | os.PathLike[str], image_root: str | os.PathLike[str]) -> None:
         """Write an .npz without pickle; images are named by their path below image_root.

@@ -49,10 +49,10 @@ def read_sequence(folder: str | os.PathLike[str]) -> ImageSequence:
     H_1tok = [np.eye(3)]
     for k in range(2, len(numbered) + 1):
         names = (f"H_1_{k}", f"H1to{k}p")
-        found = [folder / name for name in names if (folder / name).is_file()]
-        if not found:
+        files = [folder / name for name in names if (folder / name).is_file()]
+        if not files:
             raise ValueError(f"{folder} has neither {names[0]} nor {names[1]}")
-        H_1tok.append(read_homography(found[0]))
+        H_1tok.append(read_homography(files[0]))
     images = tuple(numbered[k] for k in sorted(numbered))
     return ImageSequence(folder.resolve().name, images, np.stack(H_1tok))
 

@@ -9,7 +9,7 @@ import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import cv2
 import numpy as np
@@ -103,16 +103,16 @@ def list_photos(folder: str | os.PathLike[str]) -> list[Path]:
 
     A folder below it that cannot be read is skipped with a warning that names it.
     """
-    found = find_photos(folder)
-    for place, why in found.unread.items():
+    content = find_photos(folder)
+    for place, why in content.unread.items():
         warnings.warn(f"folder skipped: {place}: {why}", stacklevel=2)
-    if not found.photos:
+    if not content.photos:
         known = ", ".join(sorted(PHOTO_SUFFIXES))
-        others = say_others(found.others)
+        others = say_others(content.others)
         raise ValueError(
             f"{folder} holds no photographs ({known})" + (f"; {others}" if others else "")
         )
-    return found.photos
+    return content.photos
 
 
 def read_photos(folder: str | os.PathLike[str]) -> Iterator[tuple[Path, NDArray[np.uint8]]]:
@@ -137,7 +137,7 @@ def read_photos(folder: str | os.PathLike[str]) -> Iterator[tuple[Path, NDArray[
 # ------------------------------------------------------------------------------------------ pixels
 
 
-def reduced(image: NDArray[np.uint8], max_size: int | None) -> NDArray[np.uint8]:
+def reduced(image: NDArray[Any], max_size: int | None) -> NDArray[Any]:
     """The image with its longer side at most `max_size`; None: as it is."""
     height, width = image.shape[:2]
     if max_size is None or max(height, width) <= max_size:
@@ -145,7 +145,7 @@ def reduced(image: NDArray[np.uint8], max_size: int | None) -> NDArray[np.uint8]
     scale = max_size / max(height, width)
     size = (max(1, round(width * scale)), max(1, round(height * scale)))
     with opencv:
-        return np.asarray(cv2.resize(image, size, interpolation=cv2.INTER_AREA), dtype=np.uint8)
+        return cv2.resize(image, size, interpolation=cv2.INTER_AREA)
 
 
 def read_gray(path: str | os.PathLike[str]) -> NDArray[np.uint8]:

@@ -93,9 +93,9 @@ def _compiled(
     frames, responses = np.zeros((len(images), count, 4)), np.zeros((len(images), count))
     for b, image in enumerate(images.contiguous().numpy()):
         where = None if mask is None else mask[b].to(torch.uint8).numpy()
-        found = detect_frames(image, space, count=count, mask=where, upright=upright)
-        frames[b, : len(found.frames)] = found.frames
-        responses[b, : len(found.frames)] = found.responses
+        detected = detect_frames(image, space, count=count, mask=where, upright=upright)
+        frames[b, : len(detected.frames)] = detected.frames
+        responses[b, : len(detected.frames)] = detected.responses
     return torch.from_numpy(frames), torch.from_numpy(responses)
 
 
@@ -121,7 +121,7 @@ def _strongest(
     images: Tensor, mask: Tensor | None, space: ScaleSpace, count: int
 ) -> tuple[Tensor, Tensor]:
     """The `count` strongest extrema of each image, in order: whose they are (M,), rows (M, 4)."""
-    owners, found = [images.new_zeros(0, dtype=torch.int64)], [images.new_zeros(0, 4)]
+    owners, extrema = [images.new_zeros(0, dtype=torch.int64)], [images.new_zeros(0, 4)]
     cells = [images.new_zeros(0, dtype=torch.int64)]
     deviation, mean = torch.std_mean(images.double().cpu(), (1, 2), correction=0)
     deviation = torch.maximum(deviation, ROUNDING * mean.abs())
@@ -149,9 +149,9 @@ def _strongest(
         sigma = space.sigma * torch.exp2(octave + place[:, 2] / space.layers)
         rows = torch.stack([*(place[:, :2] * 2**octave).unbind(1), sigma, value.abs()], 1)
         owners.append(b)
-        found.append(rows)
+        extrema.append(rows)
         level = levels[space.layers][:, ::2, ::2]
-    owner, rows, cell = torch.cat(owners), torch.cat(found), torch.cat(cells)
+    owner, rows, cell = torch.cat(owners), torch.cat(extrema), torch.cat(cells)
     if mask is not None:
         x, y = rows[:, :2].round().long().unbind(1)
         height, width = mask.shape[1:]

@@ -12,7 +12,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from kd_cv.descriptor.frames import as_detectable, as_gray, resized_points
+from kd_cv.descriptor.frames import as_detectable, as_gray, from_corner, resized_points
 from kd_cv.descriptor.threads import opencv
 from kd_cv.io.files import replacing
 from kd_cv.models import NAMES, WORDS, Model
@@ -160,8 +160,8 @@ def _panel(image0: Image, image1: Image, backdrops: Sequence[Image], result: Mat
             _dots(panel, points, color, dot)
     if result.success and result.H_0to1 is not None:
         height, width = image0.shape[:2]
-        corners = np.array([[0, 0], [width, 0], [width, height], [0, height]]) - 0.5
-        seen = cv2.perspectiveTransform(corners[None], result.H_0to1)[0]
+        corners = np.array([[0, 0], [width, 0], [width, height], [0, height]], np.float64)
+        seen = cv2.perspectiveTransform(from_corner(corners)[None], result.H_0to1)[0]
         region = panel[: right.shape[0], offset:]
         cv2.polylines(
             region, [_fixed(place(seen, 1) - (offset, 0))], True, OUTLINE, 2, cv2.LINE_AA, SUBPIXEL
