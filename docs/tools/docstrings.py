@@ -29,7 +29,7 @@ class Columns(griffe.Extension):
             if isinstance(parameter.default, griffe.ExprName):
                 module = importlib.import_module(func.module.path)
                 value = getattr(module, parameter.default.name, None)
-                if isinstance(value, (int, float, str)):
+                if isinstance(value, (int, float, str, tuple)):
                     parameter.default = repr(value)
 
 

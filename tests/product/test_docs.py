@@ -209,6 +209,12 @@ def test_no_page_is_wider_than_the_window(site, browser, width):
         browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
+def test_defaults_are_shown_as_values(site):
+    page = re.sub("<[^>]*>", "", (site / "api.html").read_text(encoding="utf-8"))
+    assert "nOctaveLayers: int = 3" in page and "ratio: float = 0.85" in page
+    assert not re.findall(r"= [A-Z][A-Z_]{3,}\b", page)
+
+
 def test_every_command_and_option_is_on_the_page_of_the_command_line(site):
     import typer.main
 
