@@ -35,6 +35,8 @@ Patches = NDArray[np.uint8]
 PATCH_SIZE = 32
 PATCH_SIZE_OF_SETS = 64
 
+COMPARED = ("kd", "raw", "rootsift", "sift")  # unless others are named
+
 SIFT_WINDOW = 6.0  # side of SIFT's 4 x 4 cells in keypoint sizes
 
 
@@ -238,7 +240,7 @@ def _torch() -> Any:
 
 
 def make_candidates(
-    descriptors: Iterable[str] = ("kd", "sift", "rootsift"),
+    descriptors: Iterable[str] = COMPARED,
     *,
     weights: Iterable[Any] = (DEFAULT_WEIGHTS,),
     whitening: Iterable[str | None] = (DEFAULT_WHITENING,),

@@ -11,7 +11,7 @@ import typer
 
 from kd_cv.cli.options import Dim, Figure, Json, Magnification, PatchSize, Ratio
 from kd_cv.descriptor.frames import MAGNIFICATION
-from kd_cv.evaluate.candidates import PATCH_SIZE_OF_SETS
+from kd_cv.evaluate.candidates import COMPARED, PATCH_SIZE_OF_SETS
 from kd_cv.evaluate.intervals import SEEDS
 from kd_cv.neighbours import RATIO
 
@@ -27,7 +27,7 @@ class Comparison:
             help="Descriptors, separated by commas: kd, raw (kd without whitening), sift, "
             "rootsift, kornia:CLASS.",
         ),
-    ] = "kd,raw,rootsift,sift"
+    ] = ",".join(COMPARED)
     weights: Annotated[
         str | None,
         typer.Option(help="Matrices that whiten kd, separated by commas: shipped names or files."),

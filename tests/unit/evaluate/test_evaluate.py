@@ -9,6 +9,7 @@ import pytest
 
 from kd_cv import KDDescriptor, describe
 from kd_cv.cli import main
+from kd_cv.cli.evaluate.options import AtKeypoints, Comparison
 from kd_cv.descriptor.frames import from_keypoints
 from kd_cv.evaluate import metrics
 from kd_cv.evaluate.cache import Cache
@@ -156,6 +157,13 @@ def test_candidates_describe_images_with_32_samples_and_patches_with_64(camera, 
     assert np.array_equal(set_to_48.at_frames(camera, frames), finer.settings.rows(camera, frames))
     smaller = describe(resized(patches, 48), whitening=None)
     assert np.array_equal(set_to_48.of_patches(patches), smaller)
+
+
+def test_a_program_and_the_command_line_compare_the_same():
+    for of_command in (Comparison().candidates(), AtKeypoints().candidates()):
+        assert [dict(c.configuration) for c in of_command] == [
+            dict(c.configuration) for c in make_candidates()
+        ]
 
 
 def test_names_of_candidates(fitted):
