@@ -92,17 +92,26 @@ def labelled_pairs(data: str | os.PathLike[str] | None, patch_size: int = 64) ->
     return pairs_of_scenes(scenes_of(data), patch_size)
 
 
-def scenes_of(data: str | os.PathLike[str]) -> Iterator[Scene]:
-    """Scenes of a folder of image sequences, or of photographs and their warps."""
+def scenes_of(data: str | os.PathLike[str], jitter: JitterLevel | None = None) -> Iterator[Scene]:
+    """Scenes of a folder of image sequences, or of photographs and their warps.
+
+    Keypoints as detected; with jitter those of the first image, carried over with that noise.
+    """
     folder = as_folder(data)
     if any(_has_homography(place) for place in [folder, *folder.iterdir()]):
         for sequence in find_sequences(folder):
-            yield hpatches_scene(
-                sequence, frames="detected", jitter=None, detectors=("dog",), max_keypoints=1000
-            )
+            if jitter:
+                yield hpatches_scene(sequence, jitter=jitter, max_keypoints=1500, max_frames=4000)
+            else:
+                yield hpatches_scene(
+                    sequence, frames="detected", jitter=None, detectors=("dog",), max_keypoints=1000
+                )
         return
     for number, (path, gray) in enumerate(read_photos(folder)):
-        yield warp_scene(gray, 3, number, name=path.name, max_keypoints=800)
+        yield warp_scene(
+            gray, 3, number, name=path.name, frames="projected" if jitter else "detected",
+            jitter=jitter, max_keypoints=800,
+        )  # fmt: skip
 
 
 def is_phototourism(folder: str | os.PathLike[str]) -> bool:

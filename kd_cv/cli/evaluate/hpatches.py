@@ -43,6 +43,7 @@ def command(
     """Verification, matching and retrieval (mAP) as in HPatches.
 
     With the release and its task files, the numbers are those of the benchmark's own code.
+    What --fit-ws fits is fitted on patches that are moved, turned and resized as its hard ones.
 
     [bold]Examples[/bold]
 
@@ -80,7 +81,8 @@ def command(
         if save_strips:
             asked = save_sequences(save_strips, strips)
             strips = read_hpatches_release(save_strips)
-        chosen = options.with_ws(chosen, (STRIP_SIDE, magnification))
+        # Fitted on patches with the noise of those that they are for
+        chosen = options.with_ws(chosen, (STRIP_SIDE, magnification), jitter="hard")
         scores = run(strips, chosen, tasks=asked, cache=Cache(options.cache), progress=tell)
     report_scores(
         scores, [task for task in TASKS if task in scores[0].values], options.as_json,

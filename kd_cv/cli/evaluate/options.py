@@ -78,8 +78,16 @@ class Comparison:
             **settings,
         )
 
-    def with_ws(self, candidates: list[Any], patches: tuple[int, float] | None = None) -> list[Any]:
-        """With --fit-ws, each candidate that is not whitened followed by itself with W_S."""
+    def with_ws(
+        self,
+        candidates: list[Any],
+        patches: tuple[int, float] | None = None,
+        jitter: Any = None,
+    ) -> list[Any]:
+        """With --fit-ws, each candidate that is not whitened followed by itself with W_S.
+
+        patches, jitter: those of `whitened.with_ws` and of `scenes_of`.
+        """
         if self.fit_ws is None:
             return candidates
         from kd_cv.evaluate.readers import builtin_scenes, is_phototourism, scenes_of
@@ -88,7 +96,8 @@ class Comparison:
         source = self.fit_ws
         if source != "builtin" and is_phototourism(source):
             raise ValueError(f"--fit-ws takes photographs or sequences, {source} holds patches")
-        scenes = builtin_scenes() if source == "builtin" else list(scenes_of(source))
+        builtin = source == "builtin"
+        scenes = builtin_scenes(jitter=jitter) if builtin else list(scenes_of(source, jitter))
         shown = []
         for candidate in candidates:
             shown.append(candidate)

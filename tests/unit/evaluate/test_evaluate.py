@@ -31,6 +31,7 @@ from kd_cv.evaluate.readers import (
     find_sequences,
     labelled_pairs,
     read_images,
+    scenes_of,
     warped_images,
 )
 from kd_cv.evaluate.strips import strips_of_sequence
@@ -164,6 +165,18 @@ def test_a_program_and_the_command_line_compare_the_same():
         assert [dict(c.configuration) for c in of_command] == [
             dict(c.configuration) for c in make_candidates()
         ]
+
+
+def test_scenes_with_jitter_carry_keypoints_with_that_noise(tmp_path, camera):
+    for k in (1, 2):
+        cv2.imwrite(str(tmp_path / f"{k}.png"), camera[:200, :200])
+    np.savetxt(tmp_path / "H_1_2", np.eye(3))
+    (exact,), (noisy,) = scenes_of(tmp_path), scenes_of(tmp_path, "hard")
+    assert np.array_equal(exact.views[0].frames, exact.views[1].frames)
+    first, second = noisy.views
+    assert np.array_equal(first.point_ids, second.point_ids) and len(first.frames) > 20
+    off = np.abs(first.frames[:, :2] - second.frames[:, :2]).max(axis=1)
+    assert np.median(off) > 0.1
 
 
 def test_names_of_candidates(fitted):
