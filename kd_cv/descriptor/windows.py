@@ -10,10 +10,9 @@
     region   MSER, SimpleBlob          diameter               no angle, octave or response, and a
                                                               size that is not a whole number
 
-A blob has 15 times its size, as the shipped matrices were fitted; a corner 56 pixels (ORB's 51) of
-the image, reduced s times, in which it was found; a region 6.5 diameters (5 of MSER, where the
-detector is known). A rule looks at one keypoint alone, so that a descriptor does not depend on its
-neighbours.
+A blob has 15 times its size, as the shipped matrices were fitted; a corner 51 pixels of the image,
+reduced s times, in which it was found; a region 6.5 diameters (5 of MSER, where the detector is
+known). A rule looks at one keypoint alone, so that a descriptor does not depend on its neighbours.
 """
 
 from collections.abc import Sequence
@@ -28,10 +27,10 @@ from kd_cv.descriptor.frames import MAGNIFICATION, UPRIGHT, of_sift
 
 #: Side of the window of a corner in pixels of the image in which it was found, of a region in
 #: diameters.
-CORNER, ORB_CORNER, REGION = 56.0, 51.0, 6.5
+CORNER, REGION = 51.0, 6.5
 #: The same in sizes of the keypoint, by the class of OpenCV's detector.
 WINDOWS = {
-    "ORB": ORB_CORNER / 31,
+    "ORB": CORNER / 31,
     "BRISK": CORNER / 12,
     "FastFeatureDetector": CORNER / 7,
     "AgastFeatureDetector": CORNER / 7,
@@ -64,7 +63,7 @@ def window_of(detector: Any) -> float:
     name = type(detector).__name__
     # The keypoints of these stay what they are when a parameter changes their size.
     if name == "ORB":
-        return ORB_CORNER / detector.getPatchSize()
+        return CORNER / detector.getPatchSize()
     if name == "GFTTDetector":
         return CORNER / detector.getBlockSize()
     return WINDOWS.get(name, MAGNIFICATION)

@@ -6,7 +6,7 @@ import pytest
 
 from kd_cv import KDDescriptor, explain
 from kd_cv.descriptor.frames import MAGNIFICATION, from_keypoints, to_keypoints
-from kd_cv.descriptor.windows import CORNER, ORB_CORNER, REGION, windows
+from kd_cv.descriptor.windows import CORNER, REGION, windows
 
 BLOB = MAGNIFICATION
 # What each detector's keypoints get, in sizes. Not every OpenCV has every detector.
@@ -15,7 +15,7 @@ SIDES = {
     "KAZE": BLOB,
     "AKAZE": BLOB,
     "StarDetector": BLOB,
-    "ORB": ORB_CORNER / 31,
+    "ORB": CORNER / 31,
     "BRISK": CORNER / 12,
     "FastFeatureDetector": CORNER / 7,
     "AgastFeatureDetector": CORNER / 7,
@@ -70,7 +70,7 @@ def test_simulated_views_keep_the_window_of_the_detector_inside(name, camera):
 
 def test_orb_with_another_factor_is_known_too(camera):
     keypoints = cv2.ORB_create(500, scaleFactor=1.35, nlevels=5).detect(camera, None)
-    np.testing.assert_array_equal(windows(keypoints), ORB_CORNER / 31)
+    np.testing.assert_array_equal(windows(keypoints), CORNER / 31)
 
 
 def test_a_known_detector_of_regions_has_its_own_window(camera):
@@ -136,20 +136,20 @@ def test_sifts_keypoints_have_the_window_of_fifteen_sizes_to_the_bit(camera):
 
 
 @pytest.mark.parametrize(
-    ("detector", "side"),
+    "detector",
     [
-        (lambda: cv2.ORB_create(300, patchSize=15), ORB_CORNER),
-        (lambda: cv2.GFTTDetector_create(300, blockSize=7), CORNER),
-        (lambda: cv2.GFTTDetector_create(300, blockSize=5), CORNER),
+        lambda: cv2.ORB_create(300, patchSize=15),
+        lambda: cv2.GFTTDetector_create(300, blockSize=7),
+        lambda: cv2.GFTTDetector_create(300, blockSize=5),
     ],
     ids=["orb", "gftt7", "gftt5"],
 )
-def test_a_known_detector_of_other_sizes_has_the_same_window(detector, side, camera):
+def test_a_known_detector_of_other_sizes_has_the_same_window(detector, camera):
     kd = KDDescriptor(detector=detector())
     keypoints, rows = kd.detectAndCompute(camera, None)
     pixels = kd.settings.side * kd.frames(keypoints)[:, 2]
     scale = np.array([1.2**keypoint.octave for keypoint in keypoints])
-    np.testing.assert_allclose(pixels, side * scale, rtol=1e-5)
+    np.testing.assert_allclose(pixels, CORNER * scale, rtol=1e-5)
     np.testing.assert_array_equal(rows, kd.compute(camera, keypoints)[1])
     # but what shows that SIFT made it does not become the detector's own
     sift = cv2.SIFT_create(50).detect(camera, None)
