@@ -27,8 +27,7 @@ from kd_cv.evaluate.images import CORNERS, ImageSet, corner_errors
 from kd_cv.evaluate.intervals import area, interval
 from kd_cv.evaluate.pipelines import Pipeline
 from kd_cv.evaluate.readers import read_images
-from kd_cv.matching import RATIO
-from kd_cv.neighbours import match_descriptors
+from kd_cv.neighbours import RATIO, match_descriptors
 
 CORRECT = 3.0  # pixels
 #: What is changed, where it stands (None: an argument of the descriptor), and to what.
