@@ -273,7 +273,7 @@ def describable(frames: Frames, shape: tuple[int, int], magnification: float) ->
     x, y, size, angle = np.where(finite[:, None], frames, 0.0).T
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):  # any float may come
         side = magnification * size
-    sensible = finite & (side >= 1 / MAX_SIDE) & (side <= MAX_SIDE)
+    sensible = finite & (side >= 1 / MAX_SIDE) & (side <= MAX_SIDE) & (height * width > 0)
     outside = (x <= -0.5) | (y <= -0.5) | (x >= width - 0.5) | (y >= height - 0.5)
     rows = np.flatnonzero(sensible & outside)  # few: only their corners need a look
     x, y, turn = x[rows], y[rows], radians(angle[rows])

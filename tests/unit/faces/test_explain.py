@@ -321,3 +321,9 @@ def test_heat_maps_of_many_matches_are_those_of_each(settings):
         assert maps.similarity[i] == pytest.approx(why.similarity, abs=1e-12)
         assert {k: v[i] for k, v in maps.shares.items()} == pytest.approx(why.shares, abs=1e-12)
     assert not maps.heat0[8].any() and maps.similarity[8] == 0
+
+
+def test_nothing_is_alike_in_an_image_without_pixels(camera):
+    keypoint = cv2.KeyPoint(0, 0, 8)
+    why = explain(np.zeros((0, 0), np.uint8), keypoint, camera, keypoint)
+    assert why.similarity == 0 and not why.patch0.any() and not why.heat0["whitened"].any()
