@@ -7,7 +7,7 @@ Sections, side by side with cv2.SIFT and Kornia; all of them if none is named, w
 detector, detector-large, detector-memory, match, detector-stages, sift, threads, growth, feature,
 kornia, module, busy, start, memory, module-memory, stages.
 Studies, each with arguments and a --help of its own: extract, retrieval, colmap, fit, geometry,
-lafs, soak, windows, views, settings.
+lafs, callers, soak, windows, views, settings.
 What is not installed is skipped. Keep the machine idle.
 """
 
@@ -22,8 +22,8 @@ from benchmarks.material import QUICK, Config
 from benchmarks.sections import run
 
 STUDIES = (
-    "extract", "retrieval", "colmap", "fit", "geometry", "lafs", "soak", "windows", "views",
-    "settings",
+    "extract", "retrieval", "colmap", "fit", "geometry", "lafs", "callers", "soak", "windows",
+    "views", "settings",
 )  # fmt: skip
 
 

@@ -109,6 +109,26 @@ def detect_memory(path: str, name: str, count: int) -> dict[str, float]:
     return {"peak": resident("VmHWM") - before}
 
 
+def callers_memory(name: str, callers: int) -> dict[str, float]:
+    """Bytes of a process at its peak, in which as many threads call the same at once, twice."""
+    from concurrent.futures import ThreadPoolExecutor
+    from threading import Barrier
+
+    from benchmarks.callers import call
+
+    call(name)
+    together = Barrier(callers)
+
+    def work(_: int) -> None:
+        together.wait()
+        call(name)
+
+    reset_peak()
+    with ThreadPoolExecutor(callers) as pool:
+        list(pool.map(work, range(2 * callers)))
+    return {"peak": resident("VmHWM")}
+
+
 def module_memory(rival: bool, gradients: bool, patch_size: int, batch: int) -> dict[str, float]:
     """Bytes that a torch module needs at its peak, by plain torch operations."""
     import torch
@@ -146,6 +166,7 @@ TASKS: tuple[Any, ...] = (
     matrix_rate,
     compute_memory,
     detect_memory,
+    callers_memory,
     module_memory,
 )
 

@@ -102,26 +102,62 @@ def module(material: Material, config: Config, say: Say) -> Iterator[Row]:
 
 
 def busy(material: Material, config: Config, say: Say) -> Iterator[Row]:
-    """The same as `module`, beside as many busy processes as there are cores."""
-    torch, _ = torch_and_kornia()
+    """Every torch module against Kornia's, on an idle machine and beside busy processes.
+
+    Detectors and features of one image with as many keypoints as there are patches.
+    """
+    for name, (pair, rounds) in _torch_modules(material, config).items():
+        for count in (0, cores()):
+            where = f"beside {count} busy processes" if count else "idle"
+            say(f"{name}, {where}")
+            with _all_cores(torch_and_kornia()[0]), _load(count):
+                times = take_turns(pair, rounds)
+            yield ratio_row(f"{name}, {where}", times["rival"], times["ours"], target=Target(1.0))
+
+
+def _torch_modules(material: Material, config: Config) -> dict[str, tuple[dict[str, Work], int]]:
+    """What is called -> Kornia's and ours, and how often."""
+    torch, of_kornia = torch_and_kornia()
+    from kd_cv.nn.feature import KDFeature
     from kd_cv.nn.module import KDModule
 
-    P = config.patch_sizes[0]
-    tensor = torch.from_numpy(material.patches(config.batch, P))[:, None]
-    for way, work in (("forward", _forward), ("forward and backward", _backward)):
-        say(f"{way}, P = {P}, beside {cores()} busy processes")
-        works = {
-            "rival": work(kornia_mkd(P), tensor),
-            "ours": work(KDModule(P, whitening=None), tensor),
-        }
-        with _all_cores(torch), _load(cores()):
-            times = take_turns(works, config.rounds)
-        yield ratio_row(
-            f"{way}, {config.batch:,} patches, P = {P}, beside {cores()} busy processes",
-            times["rival"],
-            times["ours"],
-            target=Target(1.0),
-        )
+    P, count = config.patch_sizes[0], config.batch
+    patches = torch.from_numpy(material.patches(count, P))[:, None]
+    mkd, kd = kornia_mkd(P), KDModule(P, whitening=None)
+    height, width, _ = config.feature_image
+    image = of_size(material.image, height, width)
+    tensor = torch.from_numpy(image.astype("float32") / 255)[None, None]
+    feature = KDFeature(count, descriptor=kd)
+    detector = of_kornia.SIFTFeature(count).eval().detector
+    at_lafs = of_kornia.LAFDescriptor(mkd, P)
+    lafs = feature(tensor)[0]
+    works = {
+        f"forward, {count:,} patches, P = {P}": (_forward(mkd, patches), _forward(kd, patches)),
+        f"forward and backward, {count:,} patches, P = {P}": (
+            _backward(mkd, patches),
+            _backward(kd, patches),
+        ),
+        f"DoGDetector, {width} x {height}, {count:,} keypoints": (
+            _forward(detector, tensor),
+            _forward(feature.detector, tensor),
+        ),
+        f"KDFeature, {width} x {height}, {count:,} keypoints": (
+            _forward(of_kornia.LocalFeature(detector, at_lafs), tensor),
+            _forward(feature, tensor),
+        ),
+        f"KDFeature.describe, forward and backward to the image, {count:,} LAFs": (
+            _backward(partial(_swapped, at_lafs, lafs), tensor),
+            _backward(partial(_swapped, feature.describe, lafs), tensor),
+        ),
+    }
+    return {
+        name: ({"rival": rival, "ours": ours}, config.rounds if "patches" in name else 3)
+        for name, (rival, ours) in works.items()
+    }
+
+
+def _swapped(describe: Callable[..., Any], lafs: Any, images: Any) -> Any:
+    return describe(images, lafs)
 
 
 def module_memory(material: Material, config: Config, say: Say) -> Iterator[Row]:

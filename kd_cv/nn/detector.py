@@ -70,11 +70,13 @@ class DoGDetector(nn.Module):
                 f"a mask must have the shape of its images, {list(images.shape)}, "
                 f"got {list(mask.shape)}"
             )
-        if not torch.isfinite(images).all():
-            raise ValueError("images must not contain NaN or infinity")
         planes = images[:, 0].detach().float()
+        on_cpu = planes.device.type == "cpu"
+        # By NumPy on the CPU: torch would share it out, and wait for cores that others keep busy.
+        if not (np.isfinite(planes.numpy()) if on_cpu else torch.isfinite(planes)).all():
+            raise ValueError("images must not contain NaN or infinity")
         seen = None if mask is None else mask[:, 0] != 0
-        find = _compiled if planes.device.type == "cpu" else in_torch
+        find = _compiled if on_cpu else in_torch
         frames, responses = find(
             planes, seen, self.settings.space, self.settings.nfeatures, self.upright
         )

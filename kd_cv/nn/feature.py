@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Any, overload
 
+import numpy as np
+
 from kd_cv.descriptor.engine import Describer
 from kd_cv.descriptor.frames import MAGNIFICATION, as_magnification, squares_of
 from kd_cv.descriptor.projection import Projection
@@ -105,12 +107,12 @@ class KDFeature(nn.Module):
             mu, A = (matrix.float().numpy() for matrix in kd.matrices)
             projection = Projection(mu, A, kd.power)
         describer = Describer(Spec(kd.patch_size, kd.kernel), projection)
-        rows = []
-        for plane, of_image in zip(planes.numpy(), lafs, strict=True):
+        rows = np.empty((*lafs.shape[:2], kd.dim), np.float32)
+        for plane, of_image, out in zip(planes.numpy(), lafs, rows, strict=True):
             frames = frames_from_lafs(of_image, magnification=1.0)
             squares = squares_of(frames, plane.shape, 1.0, self.scales)
-            rows.append(torch.from_numpy(describer.at_squares(plane, squares)))
-        return torch.stack(rows) if rows else torch.zeros(*lafs.shape[:2], kd.dim)
+            out[:] = describer.at_squares(plane, squares)
+        return torch.from_numpy(rows)
 
     def _describe(self, pyramid: Pyramid, lafs: Tensor) -> Tensor:
         def patches(pixels: Tensor, lafs: Tensor) -> Tensor:

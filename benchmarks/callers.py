@@ -1,0 +1,194 @@
+"""Many callers at once: python -m benchmarks callers
+
+`compute` and `detectAndCompute` of one image, called by threads of one process, by processes, by
+workers of torch's DataLoader and of Dask, none of which is told how many threads to use. How many
+calls a second they reach together, as a share of the best single caller's (on one thread or on all
+cores); whether every call gives the same bits; and what memory each caller takes. Exit code 1 if a
+result differs.
+"""
+
+import argparse
+import multiprocessing as mp
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from functools import lru_cache, partial
+from typing import Any
+
+import numpy as np
+
+from benchmarks.fresh import MEGABYTE, check_proc, in_new_process
+from benchmarks.jobs import computed, detected_and_computed
+from benchmarks.material import load_material
+from benchmarks.measure import Spread, take_turns, threads
+from kd_cv import KDDescriptor
+from kd_cv.collection.run import cores
+
+HEIGHT, WIDTH, KEYPOINTS = 480, 640, 2000
+CALLS = ("compute", "detectAndCompute")
+TARGET = 0.85  # of the best single caller's throughput
+
+Many = Callable[[str, int], list[bytes]]  # what is called, how often: a digest of each result
+
+
+@lru_cache(maxsize=1)
+def _material() -> tuple[KDDescriptor, Any, Any]:
+    from benchmarks.detect import of_size
+
+    kd, image = KDDescriptor(KEYPOINTS), of_size(load_material().image, HEIGHT, WIDTH)
+    return kd, image, kd.detect(image)
+
+
+def call(name: str, _: int = 0) -> bytes:
+    """One call; a digest of its result."""
+    kd, image, keypoints = _material()
+    return computed(kd, image, keypoints) if name == "compute" else detected_and_computed(kd, image)
+
+
+class Calls:
+    """Calls as torch's DataLoader takes them: each item is one."""
+
+    def __init__(self, name: str, count: int) -> None:
+        self.name, self.count = name, count
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, index: int) -> bytes:
+        return call(self.name)
+
+
+# ------------------------------------------------------------------------------------- the callers
+
+
+@contextmanager
+def alone(count: int) -> Iterator[Many]:
+    """One caller, on `count` threads."""
+
+    def many(name: str, calls: int) -> list[bytes]:
+        with threads(count):
+            return [call(name) for _ in range(calls)]
+
+    yield many
+
+
+@contextmanager
+def by_threads(callers: int) -> Iterator[Many]:
+    """Threads of this process."""
+    with ThreadPoolExecutor(callers) as pool:
+        yield lambda name, calls: list(pool.map(partial(call, name), range(calls)))
+
+
+@contextmanager
+def by_processes(callers: int) -> Iterator[Many]:
+    """New processes."""
+    with ProcessPoolExecutor(callers, mp_context=mp.get_context("spawn")) as pool:
+        yield lambda name, calls: list(pool.map(partial(call, name), range(calls)))
+
+
+@contextmanager
+def by_loader(callers: int) -> Iterator[Many]:
+    """Workers of torch's DataLoader, forked from this process."""
+    from torch.utils.data import DataLoader
+
+    loaders: dict[tuple[str, int], Any] = {}
+
+    def many(name: str, calls: int) -> list[bytes]:
+        if (name, calls) not in loaders:
+            loaders[name, calls] = DataLoader(
+                Calls(name, calls),  # type: ignore[arg-type]
+                batch_size=None,
+                num_workers=callers,
+                persistent_workers=True,
+            )
+        return list(loaders[name, calls])
+
+    yield many
+    loaders.clear()  # which ends their workers
+
+
+@contextmanager
+def by_dask(workers: int, each: int) -> Iterator[Many]:
+    """Workers of a Dask cluster on this machine, of `each` threads."""
+    from distributed import Client
+
+    with Client(n_workers=workers, threads_per_worker=each, dashboard_address=None) as client:
+
+        def many(name: str, calls: int) -> list[bytes]:
+            futures = client.map(partial(call, name), range(calls), pure=False)
+            return list(client.gather(futures))
+
+        yield many
+
+
+# --------------------------------------------------------------------------------------- the study
+
+
+def throughput(name: str, args: argparse.Namespace) -> bool:
+    """Print the table of one call; whether all results are equal."""
+    single = {f"1 caller, {n} thread{'s' * (n > 1)}": alone(n) for n in sorted({1, cores()})}
+    ways = {
+        **single,
+        f"{args.threads} threads of a process": by_threads(args.threads),
+        f"{args.processes} processes": by_processes(args.processes),
+        f"{args.workers} workers of torch's DataLoader": by_loader(args.workers),
+        f"{args.workers} workers of Dask, of 2 threads": by_dask(args.workers, 2),
+    }
+    expected, different = call(name), set()
+    with ExitStack() as stack:
+        # DataLoader forks this process: before Dask's client begins threads of its own.
+        callers = {way: stack.enter_context(context) for way, context in ways.items()}
+
+        def work(way: str, many: Many) -> None:
+            if any(digest != expected for digest in many(name, args.calls)):
+                different.add(way)
+
+        works = {way: partial(work, way, many) for way, many in callers.items()}
+        times = take_turns(works, args.rounds)
+    rates = {way: args.calls / seconds for way, seconds in times.items()}
+    best = np.max([rates[way] for way in single], axis=0)
+    print(f"\n| {name} | calls/s | of the best single caller | results |\n|---|---|---|---|")
+    for way, rate in rates.items():
+        share = Spread.of(rate / best)
+        short = "" if way in single or share.median >= TARGET else f", below {TARGET:.0%}"
+        print(
+            f"| {way} | {np.median(rate):.1f} | {share.median:.0%} "
+            f"({share.low:.0%}..{share.high:.0%}){short} "
+            f"| {'DIFFERENT' if way in different else 'equal'} |"
+        )
+    return not different
+
+
+def memory(name: str, counts: Sequence[int]) -> None:
+    """Print the peak memory of a process by its calling threads, and the line through it."""
+    peaks = [
+        in_new_process("callers_memory", name=name, callers=count)["peak"] / MEGABYTE
+        for count in counts
+    ]
+    slope, start = np.polyfit(counts, peaks, 1)
+    print(f"\n| {name}, calling threads | peak of the process (MB) | line |\n|---|---|---|")
+    for count, peak in zip(counts, peaks, strict=True):
+        print(f"| {count} | {peak:.0f} | {start + slope * count:.0f} |")
+    print(f"\n{start:.0f} MB a process and {slope:.1f} MB a calling thread")
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run it with these arguments of the command line; the exit code."""
+    parser = argparse.ArgumentParser(
+        "callers", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--threads", type=int, default=16)
+    parser.add_argument("--processes", type=int, default=8)
+    parser.add_argument("--workers", type=int, default=4, help="of DataLoader and of Dask")
+    parser.add_argument("--calls", type=int, default=160, help="in a round, all callers together")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--only", choices=CALLS, help="one of the two calls")
+    args = parser.parse_args(arguments)
+    names = [args.only] if args.only else CALLS
+    print(f"{WIDTH} x {HEIGHT}, {KEYPOINTS:,} keypoints, {cores()} cores", file=sys.stderr)
+    equal = [throughput(name, args) for name in names]
+    check_proc()
+    for name in names:
+        memory(name, sorted({1, 2, max(1, args.threads // 4), args.threads // 2, args.threads}))
+    return int(not all(equal))
