@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from kd_cv.collection.extraction import STAGES, Clock, Extraction
 from kd_cv.collection.names import Collection
-from kd_cv.collection.store import SETTINGS, load_h5py, open_hdf5, text_attribute, write_image
+from kd_cv.collection.store import SETTINGS, open_hdf5, text_attribute, write_image, writing_hdf5
 from kd_cv.descriptor.threads import on_threads
 from kd_cv.io.files import digest, reason, replacing
 from kd_cv.io.images import read_gray
@@ -76,13 +76,16 @@ def run_batch(batch: Batch, extraction: Extraction, first: Future[Decoded] | Non
 
     first  its first image, if somebody has begun to decode it
     """
-    h5py = load_h5py()
     report = finished(batch)
     if report:
         return report
     clock, skipped, keypoints = Clock(), {}, 0
     # An image a worker: it needs no further threads.
-    with on_threads(1), replacing(batch.part) as temporary, h5py.File(temporary, "w") as file:
+    with (
+        on_threads(1),
+        replacing(batch.part) as temporary,
+        writing_hdf5(temporary) as (file, check),
+    ):
         for name, image in ahead(batch, clock, first):
             if isinstance(image, str):
                 skipped[name] = image
@@ -93,6 +96,7 @@ def run_batch(batch: Batch, extraction: Extraction, first: Future[Decoded] | Non
                 skipped[name] = f"OpenCV cannot process it: {error}"
                 continue
             write_image(file, name, features, extraction.dtype)
+            check()
             keypoints += len(features.frames)
         report = Report(len(batch.names) - len(skipped), keypoints, skipped, clock.seconds)
         file.attrs[SETTINGS] = batch.settings

@@ -11,6 +11,7 @@ from typing import Any
 
 from kd_cv.collection import Collection, Extraction, extract, reading
 from kd_cv.collection.database import (
+    PAIRS,
     CameraChoice,
     Matcher,
     Pair,
@@ -20,7 +21,7 @@ from kd_cv.collection.database import (
     write_database,
 )
 from kd_cv.fit.surface import camera_mode, largest_model, quiet
-from kd_cv.io.files import PathLike
+from kd_cv.io.files import PathLike, drafting
 from kd_cv.neighbours import RATIO
 
 MODEL = Path("sparse", "0")  # the first of the models, where COLMAP keeps it
@@ -85,10 +86,14 @@ def reconstruct(
     names = [name for name in collection.names if name not in summary.skipped]
     wanted = _pairs(pairs, names)
     count = -1 if threads is None else threads  # as COLMAP says it
-    with quiet():
-        write_database(features, collection.root, database, camera)
-        match_database(database, features, wanted, matcher=matcher, ratio=ratio, threads=count)
-        model = largest_model(database, collection.root, workspace / MODEL, count)
+    # What an earlier run has made stays until this one has the same.
+    with quiet(), drafting(workspace / "draft") as drafts:
+        draft = drafts / database.name
+        write_database(features, collection.root, draft, camera)
+        match_database(draft, features, wanted, matcher=matcher, ratio=ratio, threads=count)
+        model = largest_model(draft, collection.root, workspace / MODEL, count)
+        for made in (draft, drafts / PAIRS):
+            os.replace(made, workspace / made.name)
     with open_database(database) as target:
         matches = int(target.num_inlier_matches())
     with reading(features) as stored:

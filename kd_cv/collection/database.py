@@ -27,6 +27,7 @@ from kd_cv.io.files import PathLike, read_text, replacing
 from kd_cv.neighbours import RATIO, match_descriptors
 
 DIM, NORM = 128, 512.0  # of SIFT in COLMAP
+PAIRS = "pairs.txt"  # beside a database: those that were matched
 OFFSET = 42.0  # byte that stands for 0: 2.5 standard deviations of an entry fit below it
 
 Matcher = Literal["kd", "colmap"]
@@ -163,7 +164,7 @@ def match_database(
             raise ValueError(
                 f"{database} has no descriptors of {DIM} dimensions or fewer: use matcher='kd'"
             )
-    write_pairs(Path(database).with_name("pairs.txt"), pairs)
+    write_pairs(Path(database).with_name(PAIRS), pairs)
     pycolmap.set_random_seed(0)
     if matcher == "kd":
         _write_matches(database, features, pairs, ratio)

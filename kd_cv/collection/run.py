@@ -34,6 +34,7 @@ from kd_cv.collection.store import (
     names_in,
     open_hdf5,
     text_attribute,
+    writing_hdf5,
 )
 from kd_cv.io.files import PathLike, printable, replacing
 from kd_cv.io.images import say_others
@@ -239,20 +240,21 @@ def _sum(a: Report, b: Report) -> Report:
 
 def _assemble(output: Path, partial: Path, plan: Sequence[Batch], extraction: Extraction) -> None:
     """Write the output from what it had and the partial files, in the order of the names."""
-    h5py = load_h5py()
     # Among the partial files, so that what a killed run leaves is cleared up by the next one.
     with replacing(output, within=partial) as whole:
-        with h5py.File(whole, "w") as file:
+        with writing_hdf5(whole) as (file, check):
             file.attrs[SETTINGS] = extraction.settings_text
             file.attrs["readers"] = READERS[extraction.dtype]
             if output.exists():
                 with open_hdf5(output) as old:
                     for name in names_in(old):
                         copy_image(old, file, name)
+                        check()
             for batch in plan:
                 with open_part(batch) as part:
                     for name in batch.names:
                         if name in part:
                             copy_image(part, file, name)
+                check()
         with open(whole, "rb+") as written:
             os.fsync(written)  # the partial files are removed next: it must be on the disk

@@ -20,9 +20,10 @@ thousandfold.
 
 from __future__ import annotations
 
+import io
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -115,6 +116,47 @@ def as_features(arrays: Arrays, uncertainty: float = 1.0) -> Features:
 
 
 # ----------------------------------------------------------------------------------------- writing
+
+
+class _Disk(io.FileIO):
+    """A file that HDF5 writes to: what goes wrong is kept here, because HDF5 crashes of it."""
+
+    error: OSError | None = None
+
+    def write(self, data: Any) -> int:
+        rest = memoryview(data)
+        while len(rest) and self.error is None:
+            try:
+                rest = rest[super().write(rest) :]
+            except OSError as error:
+                self.error = error
+        return len(data)
+
+    def truncate(self, size: int | None = None) -> int:
+        try:
+            return super().truncate(size)
+        except OSError as error:
+            self.error = self.error or error
+            return size or 0
+
+    def check(self) -> None:
+        """Raise what went wrong so far."""
+        if self.error is not None:
+            raise self.error
+
+
+@contextmanager
+def writing_hdf5(path: PathLike) -> Iterator[tuple[Any, Callable[[], None]]]:
+    """A new HDF5 file, and a function that raises if the disk has not taken all so far."""
+    h5py = load_h5py()
+    with _Disk(path, "w+") as disk:
+        try:
+            with h5py.File(disk, "w") as file:
+                yield file, disk.check
+        except Exception:
+            disk.check()
+            raise
+        disk.check()
 
 
 def write_image(file: Any, name: str, features: Features, dtype: str) -> None:

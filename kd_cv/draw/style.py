@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -71,8 +73,10 @@ def style() -> Iterator[None]:
 def save_plot(path: str | os.PathLike[str], target: Figure | Axes | NDArray[Any]) -> None:
     """Write the figure of `target` (a figure, axes or an array of axes), whole or not at all."""
     figure = figure_of(target)
+    drawn = io.BytesIO()  # in which no disk is full: the writers of some formats hide that
+    figure.savefig(drawn, dpi=DPI, format=Path(path).suffix[1:] or None)
     with replacing(path) as temporary:
-        figure.savefig(temporary, dpi=DPI)
+        temporary.write_bytes(drawn.getbuffer())
 
 
 def figure_of(target: Figure | Axes | NDArray[Any]) -> Figure:

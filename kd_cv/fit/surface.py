@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +15,7 @@ from scipy.spatial import cKDTree
 
 from kd_cv.descriptor.frames import from_corner, to_corner
 from kd_cv.fit.correspond import Array, PointMap
+from kd_cv.io.files import drafting
 
 T = TypeVar("T")
 
@@ -206,20 +206,36 @@ def largest_model(
     options.random_seed = 0
     for name, value in settings.items():
         setattr(options, name, value)
-    drafts = database.with_name("mapping")
-    for folder in (drafts, final):
-        shutil.rmtree(folder, ignore_errors=True)
-    final.parent.mkdir(exist_ok=True)
-    drafts.mkdir()
-    models = pycolmap.incremental_mapping(database, image_root, drafts, options=options)
-    best = max(models.values(), key=lambda m: (m.num_reg_images(), m.num_points3D()), default=None)
-    if best is not None:
-        whole = drafts / "best"
-        whole.mkdir()
-        best.write(whole)
-        os.replace(whole, final)
-    shutil.rmtree(drafts)
+    with drafting(database.with_name("mapping")) as drafts:
+        models = pycolmap.incremental_mapping(database, image_root, drafts, options=options)
+        best = max(
+            models.values(), key=lambda m: (m.num_reg_images(), m.num_points3D()), default=None
+        )
+        if best is not None:
+            whole = drafts / "best"
+            whole.mkdir()
+            best.write(whole)
+            _check_written(whole, best)
+            final.parent.mkdir(exist_ok=True)
+        if final.exists():
+            os.replace(final, drafts / "before")
+        if best is not None:
+            os.replace(whole, final)
     return best
+
+
+def _check_written(folder: Path, model: Any) -> None:
+    """OSError if a model is not in its files: COLMAP does not look whether they took it."""
+    try:
+        stored = load_pycolmap().Reconstruction(folder)
+        same = all(
+            getattr(stored, count)() == getattr(model, count)()
+            for count in ("num_reg_images", "num_points3D", "compute_num_observations")
+        )
+    except (ValueError, RuntimeError, IndexError):
+        same = False
+    if not same:
+        raise OSError(f"{folder}: the model could not be written, is the disk full?")
 
 
 def camera_mode(camera: str) -> Any:

@@ -1,8 +1,10 @@
 """Files of others are read within limits; ours are written whole or not at all."""
 
+import errno
 import hashlib
 import os
 import secrets
+import shutil
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,6 +12,9 @@ from pathlib import Path
 from typing import BinaryIO
 
 PathLike = str | os.PathLike[str]
+
+OF_DISKS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO}
+FULL = 2**16  # bytes: a disk with less room than that is called full
 
 # ----------------------------------------------------------------------------------------- reading
 
@@ -88,14 +93,50 @@ def replacing(path: PathLike, within: Path | None = None) -> Iterator[Path]:
         raise IsADirectoryError(f"{str(target)!r} is a directory, expected a file to write")
     if not target.parent.is_dir():
         raise FileNotFoundError(f"no directory {str(target.parent)!r} to write {target.name!r} in")
-    temporary = _new_file(target, within or target.parent)
+    with naming(target):
+        temporary = _new_file(target, within or target.parent)
     try:
-        yield temporary
-        if target.exists():
-            temporary.chmod(target.stat().st_mode & 0o777)
-        os.replace(temporary, target)
+        with naming(target):
+            yield temporary
+            if target.exists():
+                temporary.chmod(target.stat().st_mode & 0o777)
+            os.replace(temporary, target)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def drafting(folder: Path) -> Iterator[Path]:
+    """An empty folder for work under way, which is removed at the end, however that comes.
+
+    What is finished is moved out of it. One that a killed run has left is removed first.
+    """
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    try:
+        with naming(folder):
+            yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def naming(target: Path) -> Iterator[None]:
+    """Errors of the disk that name what is written.
+
+    Libraries that write by themselves may say anything when a disk is full; what they have written
+    is still there then.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in OF_DISKS:
+            raise
+        raise OSError(error.errno, os.strerror(error.errno), str(target)) from error
+    except Exception as error:
+        if shutil.disk_usage(target.parent).free >= FULL:
+            raise
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(target)) from error
 
 
 def _new_file(target: Path, folder: Path) -> Path:

@@ -10,7 +10,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 import pytest
-from collections_of_photographs import RAW, whitened
+from collections_of_photographs import HEIGHT, RAW, WIDTH, corner, whitened
 from skimage import data
 
 from kd_cv.cli import main
@@ -33,36 +33,6 @@ pytestmark = pytest.mark.slow
 
 pycolmap = pytest.importorskip("pycolmap")
 pytest.importorskip("h5py")
-
-WIDTH, HEIGHT = 480, 360
-
-
-def corner(folder: Path, views: int = 5) -> Path:
-    """Photographs of the corner of a room, whose two walls show pictures, from several places."""
-    folder.mkdir(parents=True)
-    walls = [cv2.resize(image, (600, 450)) for image in (data.astronaut(), data.coffee())]
-    # Corners of the picture on the walls z = 4 and x = 3, clockwise from the top left.
-    places = np.float64(
-        [
-            [[-3, -2.2, 4], [3, -2.2, 4], [3, 2.2, 4], [-3, 2.2, 4]],
-            [[3, -2.2, 4], [3, -2.2, -1], [3, 2.2, -1], [3, 2.2, 4]],
-        ]
-    )
-    K = np.array([[420, 0, WIDTH / 2], [0, 420, HEIGHT / 2], [0, 0, 1.0]])
-    texture = np.float32([[0, 0], [599, 0], [599, 449], [0, 449]])
-    for i, step in enumerate(np.linspace(-1, 1, views)):
-        R, _ = cv2.Rodrigues(np.array([0.02 * step, 0.45 - 0.08 * step, 0.03 * step]))
-        centre = np.array([1.4 * step - 0.6, 0.6 * step**2, -1.2 + 0.6 * step])
-        canvas = np.full((HEIGHT, WIDTH, 3), 90, np.uint8)
-        for wall, place in zip(walls, places, strict=True):
-            x = (place - centre) @ R @ K.T
-            assert (x[:, 2] > 0.2).all()
-            H = cv2.getPerspectiveTransform(texture, np.float32(x[:, :2] / x[:, 2:]))
-            cv2.warpPerspective(
-                wall, H, (WIDTH, HEIGHT), dst=canvas, borderMode=cv2.BORDER_TRANSPARENT
-            )
-        cv2.imwrite(str(folder / f"{i}.png"), canvas)
-    return folder
 
 
 @pytest.fixture(scope="module")
