@@ -9,8 +9,9 @@ bit, that of one process on such a machine.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -26,6 +27,7 @@ from kd_cv.io.files import PathLike
 from kd_cv.whitening.statistics import Statistics
 
 PATIENCE = 30  # seconds that a scheduler has to answer
+SILENCE = 60  # seconds after which a worker of this machine that says nothing is replaced
 
 Result = TypeVar("Result")
 
@@ -41,13 +43,14 @@ def connected(scheduler: str = "local", workers: int | None = None) -> Iterator[
         if workers is not None:
             raise ValueError(f"the scheduler {scheduler!r} has its own workers, got {workers} too")
         _check_answers(scheduler)
-        with distributed.Client(scheduler) as client:
+        with _said_by_us("distributed.client"), distributed.Client(scheduler) as client:
             yield client
         return
     if workers is not None and workers < 1:
         raise ValueError(f"workers must be at least 1, got {workers}")
     count = cores() if workers is None else workers
     with (
+        _dask_config({"distributed.scheduler.worker-ttl": f"{SILENCE} s"}),
         distributed.LocalCluster(
             n_workers=count,
             threads_per_worker=1,
@@ -58,6 +61,24 @@ def connected(scheduler: str = "local", workers: int | None = None) -> Iterator[
         distributed.Client(local) as client,
     ):
         yield client
+
+
+@contextmanager
+def _said_by_us(name: str) -> Iterator[None]:
+    """Keep a logger from showing the tracebacks of errors that are raised here too."""
+    logger = logging.getLogger(name)
+    before = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
+
+
+def _dask_config(settings: dict[str, str]) -> Any:
+    import dask
+
+    return dask.config.set(settings)
 
 
 def _check_answers(scheduler: str) -> None:
@@ -184,7 +205,14 @@ def _map(
     for _ in range(4 * max(1, sum(client.nthreads().values()))):
         submit()
     for future in running:
-        yield index_of.pop(future), future.result()
+        try:
+            result = future.result()
+        except CancelledError as error:  # nobody here cancels
+            raise ConnectionError(
+                f"the scheduler at {client.scheduler.address} is lost: start it again, then this; "
+                "an extraction goes on where it was"
+            ) from error
+        yield index_of.pop(future), result
         submit()
 
 

@@ -1,10 +1,13 @@
 """A real local cluster of two processes, one of which is killed in the middle of the run."""
 
+import contextlib
 import json
 import os
 import pickle
 import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -65,6 +68,92 @@ def test_extraction_survives_a_lost_worker(client: Any, tmp_path: Path) -> None:
     assert summary.done + summary.kept == 40 and list(summary.skipped) == ["broken.jpg"]
     extract(folder, tmp_path / "one.h5", SMALL)
     assert output.read_bytes() == (tmp_path / "one.h5").read_bytes()
+
+
+def test_extraction_survives_a_worker_that_hangs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is stopped, as by a debugger or a disk that does not answer, and never goes on."""
+    monkeypatch.setattr(cluster, "SILENCE", 5)
+    folder = photographs(tmp_path / "images", count=20, side=128)
+    output = tmp_path / "cluster.h5"
+    with cluster.connected(workers=2) as client:
+
+        def stop() -> None:
+            while whole_parts(output) < 3:
+                time.sleep(0.002)
+            stopped.append(next(iter(client.run(os.getpid).values())))
+            os.kill(stopped[0], signal.SIGSTOP)
+
+        stopped: list[int] = []
+        stopper = threading.Thread(target=stop)
+        stopper.start()
+        summary = cluster.extract(folder, output, SMALL, client=client)
+        stopper.join()
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(stopped[0], signal.SIGKILL)
+    assert summary.done + summary.kept == 20 and not summary.skipped
+    extract(folder, tmp_path / "one.h5", SMALL)
+    assert output.read_bytes() == (tmp_path / "one.h5").read_bytes()
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]]:
+    """The address of a scheduler; its process, and those of two workers."""
+    where = tmp_path / "scheduler.json"
+    at = ["--scheduler-file", str(where), "--no-dashboard"]
+    commands = [
+        ["dask_scheduler", "--port", "0", *at],
+        *2 * [["dask_worker", "--nthreads", "1", "--no-nanny", *at]],
+    ]
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-m", f"distributed.cli.{program}", *options],
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=tmp_path,
+        )
+        for program, *options in commands
+    ]  # fmt: skip
+    try:
+        while not where.exists() or not where.read_text():
+            time.sleep(0.05)
+        address = json.loads(where.read_text())["address"]
+        with distributed.Client(address) as client:
+            client.wait_for_workers(2, timeout=120)
+        yield address, processes
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
+def test_a_lost_worker_then_a_lost_scheduler(
+    elsewhere: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("typer")
+    address, (scheduler, worker, _) = elsewhere
+    folder = photographs(tmp_path / "images", count=60, side=128)
+    output = tmp_path / "f.h5"
+
+    def kill() -> None:
+        for parts, process in ((3, worker), (6, scheduler)):
+            while whole_parts(output) < parts:
+                time.sleep(0.002)
+            process.kill()
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    options = ["--max-keypoints", "200"]
+    command = ["extract", str(folder), "-o", str(output), *options]
+    capfd.readouterr()
+    assert main([*command, "--scheduler", address]) == 2
+    killer.join()
+    line = capfd.readouterr().err
+    assert line.startswith(f"kd-cv: error: the scheduler at {address} is lost")
+    assert line.count("\n") == 1 and not output.exists()
+    done = whole_parts(output)
+    assert main([*command, "--json"]) == 0  # goes on, here
+    summary = json.loads(capfd.readouterr().out)
+    assert 6 <= done <= summary["kept"] < 60 and summary["done"] + summary["kept"] == 60
 
 
 def test_statistics_survive_a_lost_worker(client: Any) -> None:
