@@ -96,6 +96,15 @@ def test_feature_compares_the_pipelines_of_torch():
     assert ratio(row) > 0 and row.target == Target(6.0)
 
 
+def test_torch_is_compared_idle_and_beside_busy_processes():
+    pytest.importorskip("kornia")
+    rows = rows_of("busy")
+    assert len(rows) == 2 * 5
+    assert sum(name.endswith(", idle") for name in rows) == 5
+    assert sum(name.endswith(f", beside {cores()} busy processes") for name in rows) == 5
+    assert all(ratio(row) > 0 and row.target == Target(1.0) for row in rows.values())
+
+
 @needs_proc
 def test_detector_memory_is_measured_apart():
     (row,) = rows_of("detector-memory").values()

@@ -11,6 +11,8 @@ import pytest
 from collections_of_photographs import photographs
 from skimage import data
 
+from benchmarks import soak
+
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
@@ -64,6 +66,37 @@ def test_reconstruction(tmp_path: Path) -> None:
     text = run("colmap", tmp_path / "scenes", "--descriptors", "kd", "sift")
     _, kd, sift = rows(text)
     assert kd[:4] == ["apart", "kd", "0 of 2", "0"] and sift[:2] == ["apart", "sift"]
+
+
+def test_callers() -> None:
+    for module in ("torch", "distributed"):
+        pytest.importorskip(module)
+    options = ("--only", "detectAndCompute", "--calls", 4, "--rounds", 1)
+    text = run("callers", *options, "--threads", 2, "--processes", 2, "--workers", 1)
+    found = rows(text)
+    ways = [row for row in found if row[-1] in ("equal", "DIFFERENT")]
+    assert len(ways) >= 5 and {row[-1] for row in ways} == {"equal"}
+    assert any("DataLoader" in row[0] for row in ways) and any("Dask" in row[0] for row in ways)
+    assert "MB a process and" in text
+
+
+def test_soak_tells_what_grows_and_what_is_left(capsys: pytest.CaptureFixture[str]) -> None:
+    def lane(end: float, files: int) -> soak.Lane:
+        memory = [(float(t), 100.0 if t < 30 else end) for t in range(60)]
+        return soak.Lane(9, [], memory, [(1.0, soak.Held(5, 3, 0)), (59.0, soak.Held(files, 3, 0))])
+
+    assert soak.report({"threads": lane(120, 5)}, minutes=1) == 0
+    assert "nothing left behind" in capsys.readouterr().out
+    assert soak.report({"threads": lane(160, 5)}, minutes=1) == 1
+    assert "TOO MUCH" in capsys.readouterr().out
+    assert soak.report({"threads": lane(120, 6)}, minutes=1) == 1
+    assert "LEFT BEHIND" in capsys.readouterr().out
+    wrong = soak.Lane(9, ["detect large"])
+    assert soak.report({"forked": wrong}, minutes=1) == 1
+    if Path("/proc/self/fd").is_dir():
+        before = soak.held()
+        with open(os.devnull):
+            assert soak.held().files == before.files + 1
 
 
 def test_lafs() -> None:

@@ -21,7 +21,7 @@ from skimage import data
 from kd_cv import DoG, KDDescriptor, match
 from kd_cv.cli import main
 from kd_cv.collection import extract
-from kd_cv.collection.colmap import write_database, write_pairs
+from kd_cv.collection.database import write_database, write_pairs
 from kd_cv.evaluate.cache import Cache
 from kd_cv.evaluate.candidates import KD
 from kd_cv.evaluate.strips import save_sequences

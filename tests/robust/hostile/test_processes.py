@@ -13,7 +13,7 @@ import pytest
 
 from hostile import IMAGE, RNG
 from kd_cv import KDDescriptor, match
-from kd_cv.descriptor.frames import to_keypoints
+from kd_cv.descriptor.frames import from_keypoints, to_keypoints
 
 POINTS = to_keypoints(
     np.column_stack([RNG.uniform(0, 80, (500, 2)), RNG.uniform(1, 9, 500), np.zeros(500)])
@@ -54,6 +54,15 @@ def test_threads_that_share_an_object(kd, expected):
 def test_threads_with_an_object_each(expected):
     for rows in at_once(lambda: KDDescriptor().compute(IMAGE, POINTS)[1]):
         assert np.array_equal(rows, expected)
+
+
+def test_threads_that_detect(kd):
+    image = cv2.resize(IMAGE, (400, 300), interpolation=cv2.INTER_CUBIC)
+    keypoints, rows = kd.detectAndCompute(image, None)
+    frames = from_keypoints(keypoints)
+    assert len(frames) > 50
+    for found, again in at_once(lambda: kd.detectAndCompute(image, None)):
+        assert np.array_equal(from_keypoints(found), frames) and np.array_equal(again, rows)
 
 
 def test_threads_that_match():
