@@ -11,7 +11,7 @@ import argparse
 import multiprocessing as mp
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from functools import lru_cache, partial
 from typing import Any
@@ -23,7 +23,7 @@ from benchmarks.jobs import computed, detected_and_computed
 from benchmarks.material import load_material
 from benchmarks.measure import Spread, take_turns, threads
 from kd_cv import KDDescriptor
-from kd_cv.collection.run import cores
+from kd_cv.descriptor.threads import cores
 
 HEIGHT, WIDTH, KEYPOINTS = 480, 640, 2000
 CALLS = ("compute", "detectAndCompute")
@@ -83,8 +83,18 @@ def by_threads(callers: int) -> Iterator[Many]:
 @contextmanager
 def by_processes(callers: int) -> Iterator[Many]:
     """New processes."""
-    with ProcessPoolExecutor(callers, mp_context=mp.get_context("spawn")) as pool:
-        yield lambda name, calls: list(pool.map(partial(call, name), range(calls)))
+    context = mp.get_context("spawn")
+    ready = context.Barrier(callers + 1)
+    with context.Pool(callers, _begin, (ready,)) as pool:
+        ready.wait()
+        yield lambda name, calls: pool.map(partial(call, name), range(calls), chunksize=1)
+
+
+def _begin(ready: Any) -> None:
+    """In a new process: have all at hand, and wait for the others, which would take the cores."""
+    for name in CALLS:
+        call(name)
+    ready.wait()
 
 
 @contextmanager
@@ -114,6 +124,8 @@ def by_dask(workers: int, each: int) -> Iterator[Many]:
     from distributed import Client
 
     with Client(n_workers=workers, threads_per_worker=each, dashboard_address=None) as client:
+        for name in CALLS:
+            client.run(call, name)
 
         def many(name: str, calls: int) -> list[bytes]:
             futures = client.map(partial(call, name), range(calls), pure=False)

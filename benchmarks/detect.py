@@ -13,7 +13,7 @@ from benchmarks.fresh import MEGABYTE, check_proc, in_new_process
 from benchmarks.material import Config, Material
 from benchmarks.measure import Row, Spread, Target, Work, ratio_row, take_turns, threads
 from benchmarks.report import Say
-from kd_cv.collection.run import cores
+from kd_cv.descriptor.threads import cores
 from kd_cv.detector.keypoints import opencv_factory
 from kd_cv.feature2d import KDDescriptor
 

@@ -19,7 +19,8 @@ from typing import Any, TypeVar
 
 from kd_cv.collection import Collection, Extraction, Summary, run
 from kd_cv.collection.batches import Batch, Report, run_batch
-from kd_cv.collection.run import Runner, cores
+from kd_cv.collection.run import Runner
+from kd_cv.descriptor.threads import cores
 from kd_cv.feature2d import KDDescriptor
 from kd_cv.fit.matrices import scene_statistics
 from kd_cv.fit.scenes import Scene

@@ -36,6 +36,7 @@ from kd_cv.collection.store import (
     text_attribute,
     writing_hdf5,
 )
+from kd_cv.descriptor.threads import cores
 from kd_cv.io.files import PathLike, printable, replacing
 from kd_cv.io.images import say_others
 
@@ -197,13 +198,6 @@ def by_threads(workers: int) -> Runner:
 def load_compiled(extraction: Extraction) -> None:
     """Load Numba's compiled code, which takes about half a second, once."""
     extraction.feature.compute(np.zeros((64, 64), np.uint8), [cv2.KeyPoint(32, 32, 8, 0)])
-
-
-def cores() -> int:
-    """Processors that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def shown(reports: Iterable[Report], total: int, progress: bool) -> Iterator[Report]:

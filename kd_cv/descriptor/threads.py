@@ -3,7 +3,8 @@
 `cv2.setNumThreads` says how many, for all callers of a process. A call shares its work with
 helpers, threads that end with it. All callers of a process together have one helper less than there
 are threads, so threads that call from sixteen places at once are not multiplied; who comes when no
-helper is free works alone.
+helper is free works alone. And no more callers are at work than there are cores, or threads asked
+for: the others sleep, or they would take the cores from the one that has Python's lock.
 
 A forked child has only the thread that forked. A lock that another thread held at that moment stays
 held in it for ever: that of Numba's compiler, and those of OpenCV's pool of threads. So forks wait.
@@ -13,7 +14,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ContextDecorator, contextmanager, nullcontext
 from contextvars import ContextVar
-from threading import Condition, Thread, get_ident
+from threading import Condition, Thread, get_ident, local
 from typing import Any
 
 import cv2
@@ -26,6 +27,36 @@ _threads: ContextVar[int | None] = ContextVar("threads", default=None)
 _helpers: list[None] = []
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_helpers.clear)  # where there is no other thread
+
+
+class _Turns:
+    """Callers at work, of which each thread is one at most."""
+
+    def __init__(self) -> None:
+        self.state, self.taken, self.mine = Condition(), 0, local()
+
+    @contextmanager
+    def one(self) -> Iterator[None]:
+        """Wait for a turn, unless this thread has one, or was told how many threads it has."""
+        if getattr(self.mine, "has", False) or _threads.get():
+            yield
+            return
+        with self.state:
+            self.state.wait_for(lambda: self.taken < max(cores(), cv2.getNumThreads()))
+            self.taken += 1
+        self.mine.has = True
+        try:
+            yield
+        finally:
+            self.mine.has = False
+            with self.state:
+                self.taken = max(0, self.taken - 1)  # in a child that was forked meanwhile
+                self.state.notify()
+
+
+_turns = _Turns()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_turns.__init__)  # type: ignore[misc]
 
 
 @contextmanager
@@ -52,8 +83,20 @@ def in_chunks(count: int, work: Callable[[int, int], None]) -> None:
     in_parallel(range(0, count, size), lambda a: work(a, min(a + size, count)))
 
 
+def cores() -> int:
+    """Processors that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 def in_parallel(jobs: Sequence[int], work: Callable[[int], None]) -> None:
     """work(job) for each job, on `thread_count()` threads if no other caller has them."""
+    with _turns.one():
+        _share_out(jobs, work)
+
+
+def _share_out(jobs: Sequence[int], work: Callable[[int], None]) -> None:
     waiting = iter(jobs)
 
     def share() -> None:
@@ -63,6 +106,7 @@ def in_parallel(jobs: Sequence[int], work: Callable[[int], None]) -> None:
     errors: list[BaseException] = []
 
     def help_out() -> None:
+        _turns.mine.has = True  # that of its caller
         try:
             share()
         except BaseException as error:

@@ -23,7 +23,7 @@ from benchmarks.material import Config, load_material
 from benchmarks.measure import Row, Spread, Target, take_turns, threads
 from benchmarks.report import Part, Report, in_time
 from benchmarks.sections import SECTIONS, run
-from kd_cv.collection.run import cores
+from kd_cv.descriptor.threads import cores
 
 pytestmark = pytest.mark.slow
 
