@@ -119,8 +119,8 @@ def by_loader(callers: int) -> Iterator[Many]:
 
 
 @contextmanager
-def by_dask(workers: int, each: int) -> Iterator[Many]:
-    """Workers of a Dask cluster on this machine, of `each` threads."""
+def by_dask(workers: int | None = None, each: int | None = None) -> Iterator[Many]:
+    """Workers of a Dask cluster on this machine, of `each` threads; by default as Dask has them."""
     from distributed import Client
 
     with Client(n_workers=workers, threads_per_worker=each, dashboard_address=None) as client:
@@ -145,6 +145,7 @@ def throughput(name: str, args: argparse.Namespace) -> bool:
         f"{args.threads} threads of a process": by_threads(args.threads),
         f"{args.processes} processes": by_processes(args.processes),
         f"{args.workers} workers of torch's DataLoader": by_loader(args.workers),
+        "workers of Dask, as many as it starts": by_dask(),
         f"{args.workers} workers of Dask, of 2 threads": by_dask(args.workers, 2),
     }
     expected, different = call(name), set()

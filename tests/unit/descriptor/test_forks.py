@@ -14,6 +14,7 @@ import pytest
 from kd_cv import KDDescriptor, match, matching
 from kd_cv.descriptor.threads import Gate, around, opencv
 from kd_cv.detector.keypoints import detect
+from kd_cv.features import RootSIFT
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 
@@ -78,7 +79,7 @@ def test_the_features_of_opencv_pass_the_gate(camera, monkeypatch, name):
     sift = cv2.SIFT_create(50)
     work = {
         "sift": lambda: matching._extract(sift, None, camera, None, None),
-        "rootsift": lambda: matching.RootSIFT(50).detectAndCompute(camera, None),
+        "rootsift": lambda: RootSIFT(50).detectAndCompute(camera, None),
         "kd": lambda: KDDescriptor(detector=sift).detect(camera),
     }[name]
     work()
