@@ -52,6 +52,7 @@ def test_the_same_beside_torch(monkeypatch, package, use):
         ("kd_cv.draw.style", "matplotlib", "cli"),
         ("kd_cv.nn.module", "torch", "torch"),
         ("kd_cv.nn.lafs", "torch", "torch"),
+        ("kd_cv.nn.detector", "torch", "torch"),
         ("kd_cv.nn.sampling", "torch", "torch"),
     ],
 )

@@ -492,3 +492,11 @@ def test_options_of_fit(tmp_path, capsys, options, message):
 def test_options_of_a_match_are_checked(capsys, options, message):
     assert main(["match", *options]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_outputs_of_another_kind_are_refused(tmp_path, capsys):
+    path = str(tmp_path / "out.txt")
+    assert main(["match", "--save-homography", path, "--model", "fundamental"]) == 2
+    assert "--save-homography is for --model homography" in capsys.readouterr().err
+    assert main(["fit", str(tmp_path), "-o", path]) == 2
+    assert "must end in .npz" in capsys.readouterr().err
