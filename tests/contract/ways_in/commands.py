@@ -89,6 +89,11 @@ class MatchCommand(CommandLine):
     name = "kd-cv match"
     rounding = 0.01  # of H_0to1, whose last column is in pixels
 
+    def same(self, rows: np.ndarray, expected: np.ndarray) -> bool:
+        # A second angle may lie at its threshold: one keypoint more or less.
+        counts_are = bool(np.all(np.abs(rows[:, :4] - expected[:, :4]) <= 1))
+        return counts_are and super().same(rows[:, 4:], expected[:, 4:])
+
     def call(self, folder: Path) -> Any:
         return [run_command("match", path, path, "--json") for path in sorted(folder.iterdir())]
 
