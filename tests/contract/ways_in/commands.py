@@ -114,6 +114,12 @@ class ExtractCommand(CommandLine):
     rounding = 5e-3  # of the faintest keypoints, whose angles are the least sure
     needs = ("typer", "rich", "h5py")
 
+    def same(self, rows: np.ndarray, expected: np.ndarray) -> bool:
+        # A second angle may lie at its threshold: one row more or less.
+        few, many = sorted((rows, expected), key=len)
+        off = np.abs(many - few[:, None]).max(axis=2).min(axis=1)
+        return len(many) - len(few) <= 1 and bool(off.max() <= self.rounding)
+
     def call(self, folder: Path) -> Any:
         import h5py
 
