@@ -277,7 +277,7 @@ class KDDescriptor(SIFTLike):
         is one of SIFT's, or if `magnification` is a number.
 
         >>> KDDescriptor().frames([cv2.KeyPoint(40, 30, 7, -1, 20)])  # of FAST
-        array([[40.        , 30.        ,  3.73333333, -1.        ]])
+        array([[40. , 30. ,  3.4, -1. ]])
         """
         return self._settings.frames(tuple(keypoints), self._detector)
 
