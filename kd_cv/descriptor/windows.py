@@ -11,8 +11,9 @@
                                                               size that is not a whole number
 
 A blob has 15 times its size, as the shipped matrices were fitted; a corner 51 pixels of the image,
-reduced s times, in which it was found; a region 6.5 diameters (5 of MSER, where the detector is
-known). A rule looks at one keypoint alone, so that a descriptor does not depend on its neighbours.
+reduced s times, in which it was found (45 of GFTT); a region 6.5 diameters (5 of MSER, where the
+detector is known). A rule looks at one keypoint alone, so that a descriptor does not depend on its
+neighbours.
 """
 
 from collections.abc import Sequence
@@ -27,14 +28,14 @@ from kd_cv.descriptor.frames import MAGNIFICATION, UPRIGHT, of_sift
 
 #: Side of the window of a corner in pixels of the image in which it was found, of a region in
 #: diameters.
-CORNER, REGION = 51.0, 6.5
+CORNER, GFTT, REGION = 51.0, 45.0, 6.5
 #: The same in sizes of the keypoint, by the class of OpenCV's detector.
 WINDOWS = {
     "ORB": CORNER / 31,
     "BRISK": CORNER / 12,
     "FastFeatureDetector": CORNER / 7,
     "AgastFeatureDetector": CORNER / 7,
-    "GFTTDetector": CORNER / 3,
+    "GFTTDetector": GFTT / 3,
     "MSER": 5.0,
     "SimpleBlobDetector": REGION,
 }
@@ -65,7 +66,7 @@ def window_of(detector: Any) -> float:
     if name == "ORB":
         return CORNER / detector.getPatchSize()
     if name == "GFTTDetector":
-        return CORNER / detector.getBlockSize()
+        return GFTT / detector.getBlockSize()
     return WINDOWS.get(name, MAGNIFICATION)
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from kd_cv import KDDescriptor, explain
 from kd_cv.descriptor.frames import MAGNIFICATION, from_keypoints, to_keypoints
-from kd_cv.descriptor.windows import CORNER, REGION, windows
+from kd_cv.descriptor.windows import CORNER, GFTT, REGION, windows
 
 BLOB = MAGNIFICATION
 # What each detector's keypoints get, in sizes. Not every OpenCV has every detector.
@@ -19,7 +19,7 @@ SIDES = {
     "BRISK": CORNER / 12,
     "FastFeatureDetector": CORNER / 7,
     "AgastFeatureDetector": CORNER / 7,
-    "GFTTDetector": CORNER / 3,
+    "GFTTDetector": 45 / 3,
     "MSER": REGION,
     "SimpleBlobDetector": REGION,
 }
@@ -136,20 +136,20 @@ def test_sifts_keypoints_have_the_window_of_fifteen_sizes_to_the_bit(camera):
 
 
 @pytest.mark.parametrize(
-    "detector",
+    "detector, side",
     [
-        lambda: cv2.ORB_create(300, patchSize=15),
-        lambda: cv2.GFTTDetector_create(300, blockSize=7),
-        lambda: cv2.GFTTDetector_create(300, blockSize=5),
+        (lambda: cv2.ORB_create(300, patchSize=15), CORNER),
+        (lambda: cv2.GFTTDetector_create(300, blockSize=7), GFTT),
+        (lambda: cv2.GFTTDetector_create(300, blockSize=5), GFTT),
     ],
     ids=["orb", "gftt7", "gftt5"],
 )
-def test_a_known_detector_of_other_sizes_has_the_same_window(detector, camera):
+def test_a_known_detector_of_other_sizes_has_the_same_window(detector, side, camera):
     kd = KDDescriptor(detector=detector())
     keypoints, rows = kd.detectAndCompute(camera, None)
     pixels = kd.settings.side * kd.frames(keypoints)[:, 2]
     scale = np.array([1.2**keypoint.octave for keypoint in keypoints])
-    np.testing.assert_allclose(pixels, CORNER * scale, rtol=1e-5)
+    np.testing.assert_allclose(pixels, side * scale, rtol=1e-5)
     np.testing.assert_array_equal(rows, kd.compute(camera, keypoints)[1])
     # but what shows that SIFT made it does not become the detector's own
     sift = cv2.SIFT_create(50).detect(camera, None)
