@@ -208,7 +208,7 @@ def _map(
     for future in running:
         try:
             result = future.result()
-        except CancelledError as error:  # nobody here cancels
+        except (CancelledError, distributed.comm.CommClosedError) as error:  # nobody here cancels
             raise ConnectionError(
                 f"the scheduler at {client.scheduler.address} is lost: start it again, then this; "
                 "an extraction goes on where it was"
