@@ -82,7 +82,8 @@ def package(session: nox.Session, archive: str) -> None:
     shutil.copytree("tests", tests, dirs_exist_ok=True)
     session.chdir(folder)
     session.run("kd-cv", "match", "-o", "matches.png")
-    session.run("python", "-m", "pytest", "tests/witness")
+    # Without the path of pytest's settings: they are those of the checkout, and it is the checkout.
+    session.run("python", "-m", "pytest", "-o", "pythonpath=", "tests/witness")
 
 
 @nox.session(python="3.11")

@@ -7,7 +7,7 @@ Sections, side by side with cv2.SIFT and Kornia; all of them if none is named, w
 detector, detector-large, detector-memory, match, detector-stages, sift, threads, growth, feature,
 kornia, module, busy, start, memory, module-memory, stages.
 Studies, each with arguments and a --help of its own: extract, retrieval, colmap, fit, geometry,
-lafs, callers, soak, windows, views, settings.
+lafs, callers, soak, windows, views, estimators, settings.
 What is not installed is skipped. Keep the machine idle.
 """
 
@@ -23,7 +23,7 @@ from benchmarks.sections import run
 
 STUDIES = (
     "extract", "retrieval", "colmap", "fit", "geometry", "lafs", "callers", "soak", "windows",
-    "views", "settings",
+    "views", "estimators", "settings",
 )  # fmt: skip
 
 

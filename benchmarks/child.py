@@ -129,6 +129,23 @@ def callers_memory(name: str, callers: int) -> dict[str, float]:
     return {"peak": resident("VmHWM")}
 
 
+def callers_faults(name: str, calls: int = 20) -> dict[str, float]:
+    """New pages that a call on one thread asks the system for."""
+    import resource
+
+    import cv2
+
+    from benchmarks.callers import call
+
+    cv2.setNumThreads(1)
+    for _ in range(3):
+        call(name)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(calls):
+        call(name)
+    return {"faults": (resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before) / calls}
+
+
 def module_memory(rival: bool, gradients: bool, patch_size: int, batch: int) -> dict[str, float]:
     """Bytes that a torch module needs at its peak, by plain torch operations."""
     import torch
@@ -167,6 +184,7 @@ TASKS: tuple[Any, ...] = (
     compute_memory,
     detect_memory,
     callers_memory,
+    callers_faults,
     module_memory,
 )
 

@@ -22,8 +22,8 @@ from benchmarks.material import Config, Material
 from benchmarks.measure import Row, Spread, Times, Work, threads
 from benchmarks.report import Say
 from benchmarks.stages import ONE_THREAD, operations
+from kd_cv.descriptor.frames import to_keypoints
 from kd_cv.detector import engine, fused, orientation
-from kd_cv.detector.dog import to_keypoints
 from kd_cv.detector.engine import Detected, detect_frames
 from kd_cv.detector.scale_space import STEPS, ScaleSpace
 from kd_cv.feature2d import KDDescriptor
@@ -71,7 +71,7 @@ def _rows(
         for name in PARTS:
             taken[name].append(seconds[name])
         taken["all else"].append(whole - sum(seconds.values()))
-    taken["cv2.KeyPoint objects"] = _times(lambda: to_keypoints(detected), rounds)
+    taken["cv2.KeyPoint objects"] = _times(lambda: to_keypoints(*detected), rounds)
     candidates = sum(results["scan for candidates"])
     operations_each = sum(operations(orientation.Orientation(), 0).values())
     floors = {

@@ -97,7 +97,8 @@ def digest(*arrays: Any) -> bytes:
     for array in arrays:
         if array is not None:
             array = np.ascontiguousarray(array)
-            total.update(f"{array.dtype} {array.shape}".encode() + array.tobytes())
+            total.update(f"{array.dtype} {array.shape}".encode())
+            total.update(array.reshape(-1).view(np.uint8).data)
     return total.digest()
 
 

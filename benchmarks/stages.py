@@ -21,7 +21,7 @@ from kd_cv.descriptor import fused
 from kd_cv.descriptor.frames import Frames, from_keypoints, squares_of
 from kd_cv.descriptor.sampling import pyramid_for, sampling_steps
 from kd_cv.descriptor.spec import PLANES, Spec
-from kd_cv.descriptor.threads import CHUNK
+from kd_cv.descriptor.threads import CHUNK, Scratch
 from kd_cv.feature2d import KDDescriptor, copy_keypoints
 
 ONE_THREAD = dict.fromkeys(
@@ -115,12 +115,12 @@ def truncated(
     steps = sampling_steps(squares, image.shape, spec.patch_size)
     pyramid = pyramid_for(image, steps)
     plan, whitening = fused.plan(spec), fused.padded(kd.projection, spec)
-    out = np.zeros((len(frames), kd.descriptorSize()), np.float32)
+    out, scratch = np.zeros((len(frames), kd.descriptorSize()), np.float32), Scratch()
 
     def run(stages: int) -> NDArray[np.float32]:
         for a in range(0, len(out), CHUNK):
             b = a + CHUNK
-            fused.describe(pyramid, steps[a:b], plan, whitening, out[a:b], stages)
+            fused.describe(pyramid, steps[a:b], plan, whitening, scratch, out[a:b], stages)
         return out
 
     return run, steps

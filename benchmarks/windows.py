@@ -22,8 +22,8 @@ from kd_cv.cli.detectors import available, make_detector
 from kd_cv.descriptor.frames import from_keypoints
 from kd_cv.evaluate import metrics
 from kd_cv.evaluate.candidates import sift_keypoints
-from kd_cv.evaluate.images import ImageSet
 from kd_cv.evaluate.readers import read_images
+from kd_cv.fit.sequences import ImageSet
 from kd_cv.neighbours import match_descriptors
 
 SIDES = (1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 10.0, 12.0, 15.0, 19.0, 24.0)
@@ -103,23 +103,21 @@ def of_sequence(
         ways += [KDDescriptor(magnification=side) for side in SIDES]
         rows[k] = [cv2.SIFT_create().compute(gray, for_sift)[1]]
         rows[k] += [way.compute(gray, keypoints)[1] for way in ways]
-    scores = [
-        [
-            average_precision(a, b, points[0], points[k], images.H_1tok[k])
-            for a, b in zip(rows[0], rows[k], strict=True)
-        ]
-        for k in chosen.tolist()
-        if 0 in rows and k in rows
-    ]
+    scores = []
+    for k in chosen.tolist():
+        if 0 in rows and k in rows:
+            there = metrics.warp_points(points[0], images.H_1tok[k])
+            distance = np.linalg.norm(there[:, None] - points[k], axis=2)
+            both = zip(rows[0], rows[k], strict=True)
+            scores.append([average_precision(a, b, distance) for a, b in both])
     return 100 * np.mean(scores, axis=0) if scores else []
 
 
-def average_precision(
-    rows0: Any, rows1: Any, points0: Any, points1: Any, H_0to1: NDArray[np.float64]
-) -> float:
-    """Of the nearest neighbours of all keypoints of image 0, ranked by ratio."""
-    there = metrics.warp_points(points0, H_0to1)
-    distance = np.linalg.norm(there[:, None] - points1[None], axis=2)
+def average_precision(rows0: Any, rows1: Any, distance: NDArray[np.float64]) -> float:
+    """Of the nearest neighbours of all keypoints of image 0, ranked by ratio.
+
+    distance  (N0, N1) pixels in image 1 between where a keypoint belongs and each there is
+    """
     possible = int((distance.min(axis=1) <= CORRECT).sum())
     matches, ratios = match_descriptors(rows0, rows1, mutual=False)
     correct = distance[matches[:, 0], matches[:, 1]] <= CORRECT

@@ -44,14 +44,6 @@ ANGLES = ("relative", "absolute")
 # Pixels as summands of the descriptor
 
 
-def gradients(patches: ArrayLike, spec: Spec) -> tuple[Array, Array]:
-    """Angle theta and weight sqrt(m) of the pixels of patches (..., P, P), each of that shape."""
-    x = _checked_patches(patches, spec)
-    c = spec.constants
-    weight, cos, sin, _ = core.gradients(x, c.smooth, c.diff)
-    return np.arctan2(sin, cos), weight
-
-
 def planes(theta: ArrayLike, weight: ArrayLike) -> Array:
     """weight * (1, cos k theta, sin k theta) of pixels (..., P, P): (..., 7, P * P)."""
     theta, weight = np.broadcast_arrays(theta, weight)
@@ -263,15 +255,10 @@ class Explanation:
 
     def limit(self, name: str | None = None) -> float:
         """Magnitude that both heat maps of a name are drawn up to."""
-        heats = [maps[self._known(name)] for maps in (self.heat0, self.heat1)]
-        return heat_limit(*heats)
-
-    def _known(self, name: str | None) -> str:
-        if name is None:
-            return self.name
+        name = self.name if name is None else name
         if name not in self.similarities:
             raise ValueError(f"unknown heat map {name!r}: expected {list(self.similarities)}")
-        return name
+        return heat_limit(self.heat0[name], self.heat1[name])
 
 
 def explain(

@@ -17,13 +17,13 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from kd_cv.descriptor.frames import UPRIGHT, Frames, as_detectable, as_gray
+from kd_cv.descriptor.frames import UPRIGHT, Frames, as_detectable, as_gray, to_keypoints
 from kd_cv.descriptor.projection import Projection
 from kd_cv.descriptor.sampling import Pyramid
 from kd_cv.descriptor.spec import Spec
 from kd_cv.descriptor.threads import around
 from kd_cv.detector.arguments import as_list, as_mask
-from kd_cv.detector.dog import DoG, to_keypoints
+from kd_cv.detector.dog import DoG
 from kd_cv.detector.engine import Detected, detect_frames
 from kd_cv.detector.orientation import dominant_angles
 from kd_cv.detector.parameters import EDGE_THRESHOLD, LAYERS, SIGMA, DoGSettings, SIFTLike
@@ -52,7 +52,7 @@ class KDDescriptor(SIFTLike):
     dim              dimensions kept by the whitening
     magnification    side of the patch in keypoint sizes, or a name: "sift" (6),
                      "extract_patches" (10), "kornia" (12); by default ("auto") what is right for
-                     the detector that made each keypoint: SIFT's 15, ORB's 1.8, FAST's 8, ...
+                     the detector that made each keypoint: SIFT's 15, ORB's 1.45, ...
     scales           how many patch sizes to average over, or their factors of the magnification
     descriptor_type  cv2.CV_32F, or cv2.CV_8U for bytes, whose distances keep their order
     detector         any object with OpenCV's detect(image, mask); `DoG` by default
@@ -205,9 +205,9 @@ class KDDescriptor(SIFTLike):
             with around(self._detector):
                 keypoints = self._detector.detect(gray, mask)
             return copy_keypoints(keypoints)
-        return to_keypoints(self._found(gray, mask))
+        return to_keypoints(*self._detected(gray, mask))
 
-    def _found(
+    def _detected(
         self, gray: NDArray[Any], mask: NDArray[np.uint8] | None, pyramid: Pyramid | None = None
     ) -> Detected:
         """What our own detector finds."""
@@ -277,7 +277,7 @@ class KDDescriptor(SIFTLike):
         is one of SIFT's, or if `magnification` is a number.
 
         >>> KDDescriptor().frames([cv2.KeyPoint(40, 30, 7, -1, 20)])  # of FAST
-        array([[40. , 30. ,  3.4, -1. ]])
+        array([[40., 30.,  3., -1.]])
         """
         return self._settings.frames(tuple(keypoints), self._detector)
 
@@ -298,9 +298,13 @@ class KDDescriptor(SIFTLike):
         useProvidedKeypoints: bool = False,
     ) -> tuple[KeyPoints, cv2.UMat | None]: ...
     def detectAndCompute(
-        self, image: Any, mask: Any, descriptors: Any = None, useProvidedKeypoints: bool = False
+        self,
+        image: Any,
+        mask: Any = ...,
+        descriptors: Any = None,
+        useProvidedKeypoints: bool = False,
     ) -> tuple[KeyPoints, Any]:
-        """Keypoints of one image and their descriptors."""
+        """Keypoints of one image and their descriptors; `mask` has to be given, None for none."""
         if useProvidedKeypoints:
             raise ValueError(
                 "useProvidedKeypoints=True does not work from Python, which cannot pass keypoints: "
@@ -313,17 +317,19 @@ class KDDescriptor(SIFTLike):
                 f"detectAndCompute takes one image, got {type(image).__name__}; "
                 "for a list call detect and compute"
             )
+        if mask is ...:  # a missing argument must not hide a missing image
+            raise TypeError("detectAndCompute needs a mask, as OpenCV's does: give None for none")
         if self._detector is not None:
             return self.compute(image, self.detect(image, mask), descriptors)
         _check_writeable(descriptors)
         gray = as_gray(image)
         mask, pyramid = as_mask(mask, gray.shape), Pyramid.of(gray)  # for angles and descriptors
-        frames, responses = self._found(gray, mask, pyramid)
+        frames, responses = self._detected(gray, mask, pyramid)
         rows = self._settings.rows(pyramid, frames)
         if self._settings.drop:
             kept = rows.any(axis=1)
             frames, responses, rows = frames[kept], responses[kept], rows[kept]
-        return to_keypoints(Detected(frames, responses)), _handed_out(rows, image, descriptors)
+        return to_keypoints(frames, responses), _handed_out(rows, image, descriptors)
 
     # The same descriptor elsewhere
 

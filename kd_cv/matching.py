@@ -12,7 +12,8 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from kd_cv.descriptor.frames import as_detectable, as_float, as_gray, resized_points
+from kd_cv.checks import as_float, as_int, as_positive
+from kd_cv.descriptor.frames import as_detectable, as_gray, resized_points
 from kd_cv.descriptor.threads import around
 from kd_cv.detector.keypoints import strongest
 from kd_cv.detector.parameters import MAX_FEATURES
@@ -21,18 +22,7 @@ from kd_cv.features import as_feature
 from kd_cv.geometry import epipolar_errors, reprojection_errors
 from kd_cv.io.images import reduced
 from kd_cv.io.sources import Source, as_source
-from kd_cv.models import (
-    MODELS,
-    NEEDED,
-    WORDS,
-    Model,
-    TwoViews,
-    as_camera,
-    as_threshold,
-    camera_of,
-    check_model,
-    estimate,
-)
+from kd_cv.models import NEEDED, WORDS, Model, TwoViews, as_camera, camera_of, check_model, estimate
 from kd_cv.neighbours import RATIO, Matches, as_ratio, match_descriptors, no_matches
 from kd_cv.pictures.matches import draw_result
 from kd_cv.types import Array32, Detector, Feature, Image, KeyPoints, Picture
@@ -159,16 +149,10 @@ def match(
         descriptor = KDDescriptor(detector=detector)  # which knows the windows of its keypoints
     feature = as_feature(descriptor)
     for name, number in (("max_keypoints", max_keypoints), ("max_size", max_size)):
-        if number is None:
-            continue
-        if isinstance(number, bool) or not isinstance(number, int | np.integer):
-            raise TypeError(f"{name} must be an int, got {number!r}")
-        if number < 1:
-            raise ValueError(f"{name} must be at least 1, got {number}")
-    if model not in MODELS:
-        check_model(model, cameras=True)
-    ratio = as_ratio(ratio)
-    threshold = as_threshold(threshold)
+        if number is not None:
+            as_int(number, name)
+    check_model(model, cameras=True)  # of which `_cameras` knows more
+    ratio, threshold = as_ratio(ratio), as_positive(threshold, "threshold")
     sources = as_source(image0, "image0"), as_source(image1, "image1")
     K0, K1 = _cameras(sources, (camera0, camera1), model)
     (keypoints0, d0), (keypoints1, d1) = (
@@ -286,8 +270,8 @@ def _extract(
 ) -> tuple[KeyPoints, Any]:
     """Keypoints and rows of an image, reduced to max_size; keypoints in its own pixels."""
     if max_size is not None:
-        shape = image.get().shape if isinstance(image, cv2.UMat) else np.shape(image)
-        if max(shape[:2], default=0) > max_size:
+        shape = np.shape(image)
+        if max(shape[:2], default=0) > max_size and min(shape[:2]) > 0:
             small = reduced(as_detectable(as_gray(image)), max_size)
             of_small, rows = _extract(feature, detector, small, max_keypoints, None)
             return enlarged(of_small, shape[1] / small.shape[1], shape[0] / small.shape[0]), rows

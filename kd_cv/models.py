@@ -11,6 +11,7 @@ Homography and fundamental matrix are estimated by MAGSAC. `auto` tries a plane 
 takes the plane unless enough of what agrees with the scene lies clearly off it.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -18,9 +19,15 @@ import cv2
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kd_cv.descriptor.frames import as_float
+from kd_cv.checks import as_positive
 from kd_cv.descriptor.threads import opencv
-from kd_cv.geometry import as_points, cross_matrix, epipolar_errors, reprojection_errors
+from kd_cv.geometry import (
+    as_points,
+    cross_matrix,
+    epipolar_errors,
+    pose_errors,
+    reprojection_errors,
+)
 
 Model = Literal["homography", "fundamental", "essential"]
 MODELS = (*get_args(Model), "auto")
@@ -38,8 +45,9 @@ WORDS = {
 OFF_PLANE = 0.02
 #: More than this, and a share of all, is more than chance gives (Brown and Lowe, 2007).
 MANY, BELIEVED = 8, 0.3
-#: In pixels: threshold of the samples of five points, and the noise of a good match.
-POSE_SAMPLES, POSE_NOISE = 1.0, 0.3
+#: In pixels: threshold of the samples of five points, and the noise of a good match. And how often
+#: they are sampled: many samples are nearly degenerate, and what one search misses another finds.
+POSE_SAMPLES, POSE_NOISE, SEARCHES = 1.0, 0.3, 5
 ITERATIONS, CONFIDENCE = 10_000, 0.9999
 
 Float64 = NDArray[np.float64]
@@ -95,7 +103,7 @@ def estimate(
     if not (np.isfinite(points0).all() and np.isfinite(points1).all()):
         raise ValueError("points0 and points1 must be finite numbers")
     check_model(model, K0 is not None and K1 is not None)
-    threshold = as_threshold(threshold)
+    threshold = as_positive(threshold, "threshold")
     if model == "homography":
         return TwoViews("homography", *find_homography(points0, points1, threshold))
     if model == "fundamental":
@@ -121,14 +129,6 @@ def check_model(model: str, cameras: bool) -> None:
         raise ValueError("model 'essential' needs the camera matrix of both images")
 
 
-def as_threshold(threshold: float) -> float:
-    """A distance in pixels that is positive and finite."""
-    number = as_float(threshold, "threshold")
-    if not 0 < number < np.inf:
-        raise ValueError(f"threshold must be positive and finite, got {threshold}")
-    return number
-
-
 def is_plane(errors: Float64, scene: TwoViews, threshold: float) -> bool:
     """Whether a plane, from which the matches are `errors` (M,) pixels away, explains the scene."""
     if not scene.success:
@@ -144,7 +144,7 @@ def find_homography(
     """H_0to1 by MAGSAC and its inliers (M,); None and no inliers if it finds nothing."""
     if len(points0) < NEEDED["homography"]:
         return _nothing(points0)
-    return _found(
+    return _by_opencv(
         cv2.findHomography, points0, points1, cv2.USAC_MAGSAC, threshold,
         maxIters=ITERATIONS, confidence=CONFIDENCE,
     )  # fmt: skip
@@ -157,7 +157,7 @@ def find_fundamental(
     """F_0to1 by MAGSAC and its inliers (M,); None and no inliers if it finds nothing."""
     if len(points0) < NEEDED["fundamental"]:
         return _nothing(points0)
-    return _found(
+    return _by_opencv(
         cv2.findFundamentalMat, points0, points1, cv2.USAC_MAGSAC, threshold, CONFIDENCE, ITERATIONS
     )
 
@@ -168,27 +168,46 @@ def find_pose(
 ) -> TwoViews:
     """E_0to1 = [t]x R, its inliers (M,) and the pose, of matches seen by cameras K0 and K1.
 
-    The best sample of five matches is only a beginning: R and t are those of the least Sampson
-    errors in pixels, with Cauchy's loss.
+    Of several searches, each with the matches in another order, the pose with the least squared
+    errors, cut off at those of an outlier, is only a beginning: R and t are those of the least
+    Sampson errors in pixels, with Cauchy's loss. Points behind a camera count as outliers in both.
     """
     K0, K1 = as_camera(K0, "K0"), as_camera(K1, "K1")
-    if len(points0) < NEEDED["essential"]:
-        return TwoViews("essential", *_nothing(points0))
     rays0, rays1 = rays(points0, K0), rays(points1, K1)
     focal = float(np.mean([K0[0, 0], K0[1, 1], K1[0, 0], K1[1, 1]]))
-    # Graph cuts find what MAGSAC misses here: of five points, many samples are nearly degenerate.
-    E_0to1, first = _found(
-        cv2.findEssentialMat, rays0, rays1, np.eye(3), cv2.USAC_ACCURATE, CONFIDENCE,
-        min(threshold, POSE_SAMPLES) / focal, ITERATIONS,
-    )  # fmt: skip
-    if E_0to1 is None or not first.any():
+    best, pose = np.inf, None
+    for R_and_t in _searched(rays0, rays1, min(threshold, POSE_SAMPLES) / focal):
+        errors = focal * pose_errors(rays0, rays1, *R_and_t)
+        cost = float((np.minimum(errors, POSE_SAMPLES) ** 2).sum())
+        if cost < best:
+            best, pose = cost, R_and_t
+    if pose is None:
         return TwoViews("essential", *_nothing(points0))
-    _, R, t, _ = cv2.recoverPose(E_0to1, rays0[first], rays1[first])
-    near = epipolar_errors(rays0, rays1, E_0to1) * focal <= threshold
-    R, t = _refined(R, t.ravel(), rays0[near], rays1[near], POSE_NOISE / focal)
+    near = focal * pose_errors(rays0, rays1, *pose) <= threshold
+    R, t = _refined(*pose, rays0[near], rays1[near], POSE_NOISE / focal)
     E_0to1 = cross_matrix(t) @ R
     inliers = epipolar_errors(rays0, rays1, E_0to1) * focal <= threshold
     return TwoViews("essential", E_0to1, inliers, R, t)
+
+
+def _searched(
+    rays0: Float64, rays1: Float64, threshold: float
+) -> Iterator[tuple[Float64, Float64]]:
+    """R and t of each search that finds something."""
+    if len(rays0) < NEEDED["essential"]:
+        return
+    rng = np.random.default_rng(0)
+    for _ in range(SEARCHES):
+        order = rng.permutation(len(rays0))
+        x0, x1 = rays0[order], rays1[order]
+        # Graph cuts find what MAGSAC misses here.
+        E_0to1, inliers = _by_opencv(
+            cv2.findEssentialMat, x0, x1, np.eye(3), cv2.USAC_ACCURATE, CONFIDENCE, threshold,
+            ITERATIONS,
+        )  # fmt: skip
+        if E_0to1 is not None and inliers.any():
+            _, R, t, _ = cv2.recoverPose(E_0to1, x0[inliers], x1[inliers])
+            yield R, t.ravel()
 
 
 def _refined(
@@ -219,7 +238,10 @@ def believable(inliers: int, matches: int) -> bool:
 
 def as_camera(K: ArrayLike, name: str) -> Float64:
     """Check a camera matrix (3, 3): focal lengths above zero, last row 0 0 1."""
-    K = np.asarray(K, np.float64)
+    try:
+        K = np.asarray(K, np.float64)
+    except OverflowError as error:
+        raise ValueError(f"{name} must hold finite numbers: {error}") from error
     if K.shape != (3, 3):
         raise ValueError(f"{name} must be (3, 3), got shape {K.shape}")
     if not np.isfinite(K).all() or K[0, 0] <= 0 or K[1, 1] <= 0 or K[2].tolist() != [0, 0, 1]:
@@ -246,7 +268,7 @@ def _nothing(points: Float64) -> tuple[None, Mask]:
     return None, np.zeros(len(points), dtype=bool)
 
 
-def _found(
+def _by_opencv(
     find: Any, points0: Float64, points1: Float64, *args: Any, **options: Any
 ) -> tuple[Float64 | None, Mask]:
     """What OpenCV finds as (3, 3) and (M,); it may be None, empty, infinite or several matrices.

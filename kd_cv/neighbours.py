@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kd_cv.descriptor.frames import as_float
+from kd_cv.checks import as_float
 from kd_cv.types import Array32
 
 RATIO = 0.85  # of the distances to the nearest and to the second nearest, at most
@@ -70,9 +70,9 @@ def no_matches() -> Matches:
     return np.zeros((0, 2), np.int64), np.zeros(0, np.float32)
 
 
-def as_ratio(ratio: float) -> float:
+def as_ratio(ratio: float, name: str = "ratio") -> float:
     """Check a ratio of distances: above 0, at most 1."""
-    number = as_float(ratio, "ratio")
+    number = as_float(ratio, name)
     if not 0 < number <= 1:
-        raise ValueError(f"ratio must be above 0 and at most 1, got {ratio}")
+        raise ValueError(f"{name} must be above 0 and at most 1, got {ratio}")
     return number

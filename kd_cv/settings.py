@@ -23,7 +23,7 @@ from kd_cv.descriptor.frames import (
 from kd_cv.descriptor.projection import Projection
 from kd_cv.descriptor.sampling import Pyramid, as_scales, sample_squares
 from kd_cv.descriptor.spec import Spec
-from kd_cv.descriptor.windows import windows
+from kd_cv.descriptor.windows import is_affine, windows
 from kd_cv.io.archive import canonical_json
 from kd_cv.io.files import digest
 from kd_cv.types import Array32, Detector, KeyPoints
@@ -164,7 +164,10 @@ class Settings:
         detector  of keypoints that do not show which one made them
         """
         frames = from_keypoints(keypoints)
-        others = np.flatnonzero(~of_sift(keypoints)) if self.magnification is None else ()
+        if self.magnification is not None:
+            return frames
+        affine = detector is not None and is_affine(detector)
+        others = np.flatnonzero(~of_sift(keypoints) | affine)
         if len(others):
             sides = windows([keypoints[i] for i in others], detector)
             frames[others, 2] *= sides / MAGNIFICATION

@@ -32,6 +32,7 @@ MAX_KEYPOINTS = 2000  # of a photograph
 USES = {
     "images": Settings(32, whitening=None, magnification=15.0),
     "scales": Settings(32, whitening=None, magnification=15.0, scales=3),  # type: ignore[arg-type]
+    "patches": Settings(64, whitening=None, magnification=8.0),  # about those of Phototourism
 }
 
 # Scenes of which too few photographs can be reconstructed, that hold several places, or that show

@@ -4,17 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from kd_cv.cli import (
-    colmap,
-    evaluate,
-    explain,
-    export,
-    extract,
-    figures,
-    fit,
-    match,
-    weights,
-)
+from kd_cv.cli import colmap, evaluate, explain, export, extract, figures, fit, match, weights
 from kd_cv.cli.plain import Command, Group
 
 app = typer.Typer(

@@ -6,11 +6,7 @@ from typing import Annotated
 
 import typer
 
-from kd_cv.cli.options import (
-    Dim,
-    Json,
-    Weights,
-)
+from kd_cv.cli.options import Dim, Json, Weights
 from kd_cv.descriptor.frames import MAGNIFICATION
 
 

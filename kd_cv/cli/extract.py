@@ -39,6 +39,13 @@ def command(
     ] = "float16",
     workers: Workers = None,
     scheduler: Scheduler = None,
+    limit: Annotated[
+        float,
+        typer.Option(
+            help="Seconds that 16 images may take on a worker of --scheduler: then the run ends "
+            "and names them."
+        ),
+    ] = 600.0,
     root: Root = None,
     overwrite: Overwrite = False,
     as_json: Json = False,
@@ -70,6 +77,8 @@ def command(
         from kd_cv.collection.cluster import extract as run_on_cluster
 
         with connected(scheduler, workers) as client:
-            summary = run_on_cluster(images, output, extraction, client=client, **options)
+            summary = run_on_cluster(
+                images, output, extraction, client=client, limit=limit, **options
+            )
     print(json.dumps(asdict(summary), default=str) if as_json else summary)
     raise typer.Exit(summary.exit_code)

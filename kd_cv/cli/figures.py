@@ -5,9 +5,7 @@ from typing import Annotated
 
 import typer
 
-from kd_cv.cli.options import (
-    Weights,
-)
+from kd_cv.cli.options import Weights
 
 
 def command(

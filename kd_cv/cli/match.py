@@ -69,8 +69,7 @@ def command(
     weights: Weights = None,
     ratio: Ratio = RATIO,
     threshold: Annotated[
-        float,
-        typer.Option(help="How far an inlier may be from where the model says, in pixels."),
+        float, typer.Option(help="How far an inlier may be from where the model says, in pixels.")
     ] = 3.0,
     model: TwoViewModel = "auto",
     focal: Focal = None,
@@ -123,12 +122,13 @@ def command(
         if report:
             from kd_cv.draw.report import write_report
 
+            results = {
+                DESCRIPTORS[name]: (answer.result, answer.feature)
+                for name, answer in {descriptor: chosen, **answers}.items()
+            }
             write_report(
-                report, image0, image1, chosen.result,
-                names=pair.names, descriptor=chosen.feature, title=DESCRIPTORS[descriptor],
-                ratio=options.ratio, threshold=options.threshold,
-                compared={DESCRIPTORS[name]: (answer.result, answer.feature)
-                          for name, answer in answers.items()},
+                report, image0, image1, results,
+                names=pair.names, ratio=options.ratio, threshold=options.threshold,
             )  # fmt: skip
     if save_homography and chosen.result.success:
         _write_homography(save_homography, chosen.result.H_0to1)
@@ -207,12 +207,7 @@ def _rows(H_0to1: Any) -> list[list[float]]:
     return [[float(value) for value in row] for row in H_0to1]
 
 
-def _print(
-    answers: dict[str, Answer],
-    chosen: Answer,
-    pair: Pair,
-    options: Options,
-) -> None:
+def _print(answers: dict[str, Answer], chosen: Answer, pair: Pair, options: Options) -> None:
     console = Console(highlight=False)
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("")
@@ -225,8 +220,7 @@ def _print(
     models = {result.model for result in results}
     title = NAMES[models.pop()] if len(models) == 1 else "found"
     table.add_row(
-        title,
-        *("found" if r.success and title != "found" else _taken(r) for r in results),
+        title, *("found" if r.success and title != "found" else _taken(r) for r in results)
     )
     if pair.H_true is not None:
         shape = pair.image0.shape

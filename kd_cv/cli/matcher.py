@@ -6,6 +6,7 @@ from typing import Any
 import cv2
 import numpy as np
 
+from kd_cv.checks import as_int, as_positive
 from kd_cv.cli.detectors import make_detector
 from kd_cv.cli.images import Pair
 from kd_cv.descriptor.frames import as_gray
@@ -13,7 +14,7 @@ from kd_cv.feature2d import KDDescriptor
 from kd_cv.features import DESCRIPTORS, as_feature
 from kd_cv.matching import MatchResult, match, timing
 from kd_cv.models import MODELS
-from kd_cv.neighbours import RATIO
+from kd_cv.neighbours import RATIO, as_ratio
 
 
 @dataclass(frozen=True)
@@ -32,17 +33,14 @@ class Options:
     def __post_init__(self) -> None:
         if self.model not in MODELS:
             raise ValueError(f"--model must be one of {', '.join(MODELS)}, got {self.model!r}")
-        if self.focal is not None and not 0 < self.focal < np.inf:
-            raise ValueError(f"--focal must be a positive number of pixels, got {self.focal:g}")
-        if self.max_size is not None and self.max_size < 16:
-            raise ValueError(f"--max-size must be at least 16, got {self.max_size}")
+        if self.focal is not None:
+            as_positive(self.focal, "--focal")
+        if self.max_size is not None:
+            as_int(self.max_size, "--max-size", 16)
         make_detector(self.detector, 1)
-        if not 0 < self.ratio <= 1:
-            raise ValueError(f"--ratio must lie between 0 and 1, got {self.ratio:g}")
-        if not (np.isfinite(self.threshold) and self.threshold > 0):
-            raise ValueError(f"--threshold must be a positive number, got {self.threshold:g}")
-        if self.max_keypoints < 1:
-            raise ValueError(f"--max-keypoints must be at least 1, got {self.max_keypoints}")
+        as_ratio(self.ratio, "--ratio")
+        as_positive(self.threshold, "--threshold")
+        as_int(self.max_keypoints, "--max-keypoints")
 
 
 @dataclass

@@ -16,8 +16,7 @@ from kd_cv.io.files import printable
 
 def command(
     file: Annotated[
-        Path | None,
-        typer.Argument(help="A fitted or trained file; without it, the shipped ones."),
+        Path | None, typer.Argument(help="A fitted or trained file; without it, the shipped ones.")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -31,7 +30,7 @@ def command(
 
         kd-cv weights --json
     """
-    from kd_cv.whitening.registry import folder, registry
+    from kd_cv.whitening.registry import registry
 
     if file is not None:
         _of_file(file, as_json)
@@ -41,8 +40,6 @@ def command(
     if as_json:
         print(json.dumps({name: asdict(entry) for name, entry in entries.items()}))
         return
-    if not entries:
-        raise FileNotFoundError(f"no matrices are shipped: there is no index in {folder()}")
     for name, entry in entries.items():
         counts = {"patches": entry.patches, "pairs": entry.pairs, "scenes": entry.scenes}
         uses = {f"for {use}": text for use, text in entry.uses.items()}

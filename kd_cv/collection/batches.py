@@ -16,8 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kd_cv.collection.extraction import STAGES, Clock, Extraction
+from kd_cv.collection.hdf5 import open_hdf5, text_attribute, writing_hdf5
 from kd_cv.collection.names import Collection
-from kd_cv.collection.store import SETTINGS, open_hdf5, text_attribute, write_image, writing_hdf5
+from kd_cv.collection.store import SETTINGS, write_image
 from kd_cv.descriptor.threads import on_threads
 from kd_cv.io.files import digest, reason, replacing
 from kd_cv.io.images import read_gray

@@ -2,8 +2,8 @@
 
 Workers see the same files as the caller, under the same paths. A batch of images becomes a partial
 file (see `extract`), a scene becomes a `Statistics`; the caller puts them together in a fixed
-order. What a lost worker had under way is done again by another. Both ways the result is, bit for
-bit, that of one process on such a machine.
+order. What a lost worker had under way is done again by another; what takes longer than a limit
+ends the run. Both ways the result is, bit for bit, that of one process on such a machine.
 """
 
 from __future__ import annotations
@@ -11,12 +11,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import CancelledError, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from threading import Thread
 from typing import Any, TypeVar
 
+from kd_cv.checks import as_int
 from kd_cv.collection import Collection, Extraction, Summary, run
 from kd_cv.collection.batches import Batch, Report, run_batch
 from kd_cv.collection.run import Runner
@@ -28,7 +30,16 @@ from kd_cv.io.files import PathLike
 from kd_cv.whitening.statistics import Statistics
 
 PATIENCE = 30  # seconds that a scheduler has to answer
+BATCH_LIMIT = 600  # seconds for a batch of images
+SHARE_LIMIT = 4 * 3600  # seconds for a share of a fit: a folder may be reconstructed
 SILENCE = 60  # seconds after which a worker of this machine that says nothing is replaced
+#: Dask's settings for processes on this machine. It samples what its workers do for a page that is
+#: not shown here, and has the C library give all memory back at once, to get it again at the next
+#: image: together a quarter of the processor time of `detectAndCompute`.
+LOCAL: dict[str, Any] = {
+    "distributed.worker.profile.enabled": False,
+    "distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_": None,
+}
 
 Result = TypeVar("Result")
 
@@ -47,11 +58,9 @@ def connected(scheduler: str = "local", workers: int | None = None) -> Iterator[
         with _said_by_us("distributed.client"), distributed.Client(scheduler) as client:
             yield client
         return
-    if workers is not None and workers < 1:
-        raise ValueError(f"workers must be at least 1, got {workers}")
-    count = cores() if workers is None else workers
+    count = cores() if workers is None else as_int(workers, "workers")
     with (
-        _dask_config({"distributed.scheduler.worker-ttl": f"{SILENCE} s"}),
+        _dask_config({**LOCAL, "distributed.scheduler.worker-ttl": f"{SILENCE} s"}),
         distributed.LocalCluster(
             n_workers=count,
             threads_per_worker=1,
@@ -76,7 +85,7 @@ def _said_by_us(name: str) -> Iterator[None]:
         logger.setLevel(before)
 
 
-def _dask_config(settings: dict[str, str]) -> Any:
+def _dask_config(settings: dict[str, Any]) -> Any:
     import dask
 
     return dask.config.set(settings)
@@ -106,25 +115,29 @@ def extract(
     extraction: Extraction | None = None,
     *,
     client: Any,
+    limit: float = BATCH_LIMIT,
     **options: Any,
 ) -> Summary:
     """`kd_cv.collection.extract` with the batches run on a cluster.
+
+    limit  seconds that a batch, of 16 images at most, may take; then a TimeoutError names them
 
     >>> with connected("tcp://scheduler:8786") as client:  # doctest: +SKIP
     ...     print(extract("/shared/photographs", "/shared/features.h5", client=client))
     """
     threads = sum(client.nthreads().values())
     output = Path(output).absolute()  # the workers may stand in another folder
+    runner = on_cluster(client, limit)
     return run.extract(
-        images, output, extraction, workers=max(1, threads), runner=on_cluster(client), **options
+        images, output, extraction, workers=max(1, threads), runner=runner, **options
     )
 
 
-def on_cluster(client: Any) -> Runner:
-    """Run batches of images on the workers of a Dask client."""
+def on_cluster(client: Any, limit: float = BATCH_LIMIT) -> Runner:
+    """Run batches of images on the workers of a Dask client, each within `limit` seconds."""
 
     def run_on(plan: Sequence[Batch], extraction: Extraction) -> Iterator[Report]:
-        return (report for _, report in _map(client, run_batch, plan, extraction))
+        return (report for _, report in _map(client, limit, run_batch, plan, extraction))
 
     return run_on
 
@@ -163,8 +176,10 @@ def one_by_one(work: Callable[[Any], Result], items: Sequence[Any]) -> Iterator[
     return (_single_threaded(item, work) for item in items)
 
 
-def in_order(client: Any) -> Callable[[Callable[[Any], Result], Sequence[Any]], Iterator[Result]]:
-    """`one_by_one` on the workers of a Dask client, with the same bits.
+def in_order(
+    client: Any, limit: float = SHARE_LIMIT
+) -> Callable[[Callable[[Any], Result], Sequence[Any]], Iterator[Result]]:
+    """`one_by_one` on the workers of a Dask client, with the same bits, each in `limit` seconds.
 
     >>> fit_photos("/shared/photographs", run=in_order(client))  # doctest: +SKIP
     """
@@ -173,7 +188,7 @@ def in_order(client: Any) -> Callable[[Callable[[Any], Result], Sequence[Any]], 
         # Rounding depends on the order of a sum: whatever is ready first, give the first item's.
         ready: dict[int, Result] = {}
         given = 0
-        for index, result in _map(client, _single_threaded, items, work):
+        for index, result in _map(client, limit, _single_threaded, items, work):
             ready[index] = result
             while given in ready:
                 yield ready.pop(given)
@@ -188,9 +203,11 @@ def _single_threaded(item: Any, work: Callable[[Any], Result]) -> Result:
 
 
 def _map(
-    client: Any, work: Callable[..., Result], items: Sequence[Any], *arguments: Any
+    client: Any, limit: float, work: Callable[..., Result], items: Sequence[Any], *arguments: Any
 ) -> Iterator[tuple[int, Result]]:
     """Index and result of work(item, *arguments) as they finish, a few per worker at a time."""
+    if not limit > 0:
+        raise ValueError(f"the limit must be a positive number of seconds, got {limit:g}")
     distributed = _distributed()
     index_of: dict[Any, int] = {}
     waiting = iter(enumerate(items))
@@ -199,7 +216,7 @@ def _map(
     def submit() -> None:
         index, item = next(waiting, (None, None))
         if index is not None:
-            future = client.submit(work, item, *arguments, pure=False)
+            future = client.submit(_within, limit, work, item, *arguments, pure=False)
             index_of[future] = index
             running.add(future)
 
@@ -215,6 +232,33 @@ def _map(
             ) from error
         yield index_of.pop(future), result
         submit()
+
+
+def _within(limit: float, work: Callable[..., Result], item: Any, *arguments: Any) -> Result:
+    """work(item, *arguments); TimeoutError, which names the item, if it takes longer than `limit`.
+
+    A thread cannot be ended: it is left behind, and ends with its worker.
+    """
+    result: Future[Result] = Future()
+
+    def run() -> None:
+        try:
+            result.set_result(work(item, *arguments))
+        except BaseException as error:
+            result.set_exception(error)
+
+    Thread(target=run, daemon=True).start()
+    if not wait([result], limit).done:
+        raise TimeoutError(f"no end after {limit:g} seconds: {_names_of(item)}")
+    return result.result()
+
+
+def _names_of(item: Any) -> str:
+    """What a batch, a scene or a share of a fit is made of."""
+    if isinstance(item, Scene):
+        return item.name
+    names = item.names if isinstance(item, Batch) else item[0]
+    return ", ".join(map(str, names)) if isinstance(names, tuple) else str(names)
 
 
 def _threadpoolctl() -> Any:

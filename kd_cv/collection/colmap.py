@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from kd_cv.checks import as_int
 from kd_cv.collection import Collection, Extraction, extract, reading
 from kd_cv.collection.database import (
     PAIRS,
@@ -22,7 +24,7 @@ from kd_cv.collection.database import (
 )
 from kd_cv.fit.surface import camera_mode, largest_model, quiet
 from kd_cv.io.files import PathLike, drafting
-from kd_cv.neighbours import RATIO
+from kd_cv.neighbours import RATIO, as_ratio
 
 MODEL = Path("sparse", "0")  # the first of the models, where COLMAP keeps it
 
@@ -72,10 +74,8 @@ def reconstruct(
     >>> print(table([reconstruct("photographs", "workspace")]))  # doctest: +SKIP
     """
     camera_mode(camera)
-    if not 0 < ratio <= 1:
-        raise ValueError(f"ratio must lie between 0 and 1, got {ratio!r}")
-    if threads is not None and threads < 1:
-        raise ValueError(f"threads must be at least 1, got {threads}")
+    ratio = as_ratio(ratio)
+    count = -1 if threads is None else as_int(threads, "threads")  # as COLMAP says it
     extraction = extraction or Extraction()
     collection, workspace = Collection.of(images), Path(workspace)
     workspace.mkdir(parents=True, exist_ok=True)
@@ -85,7 +85,6 @@ def reconstruct(
     )
     names = [name for name in collection.names if name not in summary.skipped]
     wanted = _pairs(pairs, names)
-    count = -1 if threads is None else threads  # as COLMAP says it
     # What an earlier run has made stays until this one has the same.
     with quiet(), drafting(workspace / "draft") as drafts:
         draft = drafts / database.name
@@ -98,22 +97,15 @@ def reconstruct(
         matches = int(target.num_inlier_matches())
     with reading(features) as stored:
         name = stored.descriptor
-    if model is None:
-        none = float("nan")
-        return Row(
-            name, len(names), 0, 0, none, none, matches, summary.skipped, summary.others
-        )  # fmt: skip
-    return Row(
-        name,
-        len(names),
-        model.num_reg_images(),
-        model.num_points3D(),
-        model.compute_mean_track_length(),
-        model.compute_mean_reprojection_error(),
-        matches,
-        summary.skipped,
-        summary.others,
-    )
+    counts: tuple[int, int, float, float] = (0, 0, math.nan, math.nan)
+    if model is not None:
+        counts = (
+            model.num_reg_images(),
+            model.num_points3D(),
+            model.compute_mean_track_length(),
+            model.compute_mean_reprojection_error(),
+        )
+    return Row(name, len(names), *counts, matches, summary.skipped, summary.others)
 
 
 def compare(

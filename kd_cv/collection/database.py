@@ -71,10 +71,7 @@ def sift_bytes(rows: NDArray[np.float32], descriptor: str) -> NDArray[np.uint8]:
 
 
 def write_database(
-    features: PathLike,
-    image_root: PathLike,
-    database: PathLike,
-    camera: CameraChoice = "auto",
+    features: PathLike, image_root: PathLike, database: PathLike, camera: CameraChoice = "auto"
 ) -> dict[str, int]:
     """Images, cameras, keypoints and descriptors of a feature file into a new COLMAP database.
 

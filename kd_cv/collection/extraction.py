@@ -14,6 +14,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from kd_cv.checks import as_int
 from kd_cv.collection.store import DTYPES, Features
 from kd_cv.descriptor.frames import from_keypoints, resized_points
 from kd_cv.descriptor.threads import around
@@ -46,16 +47,9 @@ class Extraction:
     def __post_init__(self) -> None:
         if self.dtype not in DTYPES:
             raise ValueError(f"dtype must be one of {list(DTYPES)}, got {self.dtype!r}")
-        for name in ("max_keypoints", "max_size"):
-            value = getattr(self, name)
-            if value is None and name == "max_size":
-                continue
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ValueError(f"{name} must be a positive int, got {value!r}")
-        if self.max_keypoints > MAX_KEYPOINTS:
-            raise ValueError(
-                f"max_keypoints may be at most {MAX_KEYPOINTS}, got {self.max_keypoints}"
-            )
+        as_int(self.max_keypoints, "max_keypoints", 1, MAX_KEYPOINTS)
+        if self.max_size is not None:
+            as_int(self.max_size, "max_size")
         if isinstance(self.descriptor, str):
             if self.descriptor not in DESCRIPTORS:
                 raise ValueError(
@@ -81,9 +75,7 @@ class Extraction:
         if isinstance(kd, str):
             return as_feature(kd)
         return kd.with_settings(
-            descriptor_type=cv2.CV_32F,
-            drop=True,
-            nfeatures=kd.getNFeatures() or self.max_keypoints,
+            descriptor_type=cv2.CV_32F, drop=True, nfeatures=kd.getNFeatures() or self.max_keypoints
         )
 
     @property

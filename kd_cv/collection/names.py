@@ -43,7 +43,7 @@ class Collection:
             content = find_photos(path)
             named = {_below(place, base): why for place, why in content.unread.items()}
             names = (_below(photo, base) for photo in content.photos)
-            return cls._found(base, names, named, content.others)
+            return cls._named(base, names, named, content.others)
         if path.exists():
             if path.suffix.lower() != ".txt":
                 raise ValueError(
@@ -51,7 +51,7 @@ class Collection:
                 )
             lines = map(str.strip, read_text(path, MAX_LIST_BYTES, "utf-8").splitlines())
             listed = [name_in(line) for line in lines if line and not line.startswith("#")]
-            return cls._found(Path(root or path.parent), listed, {}, {})
+            return cls._named(Path(root or path.parent), listed, {}, {})
         fixed = path.parts[: _first_wildcard(path.parts)]
         base = Path(root) if root else Path(*fixed)
         try:
@@ -63,15 +63,11 @@ class Collection:
         files = [p for p in matched if p.is_file()]
         photos = [p for p in files if p.suffix.lower() in PHOTO_SUFFIXES]
         others = by_suffix([p for p in files if p.suffix.lower() not in PHOTO_SUFFIXES])
-        return cls._found(base, sorted(_below(photo, base) for photo in photos), {}, others)
+        return cls._named(base, sorted(_below(photo, base) for photo in photos), {}, others)
 
     @classmethod
-    def _found(
-        cls,
-        root: Path,
-        names: Iterable[str],
-        refused: Mapping[str, str],
-        others: Mapping[str, int],
+    def _named(
+        cls, root: Path, names: Iterable[str], refused: Mapping[str, str], others: Mapping[str, int]
     ) -> Collection:
         taken: dict[str, None] = {}
         refused = dict(refused)

@@ -7,7 +7,6 @@ with the query, and those that agree with it, by one plane or as a scene, come f
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ from kd_cv.collection import Extraction, FeatureFile, Features, reading
 from kd_cv.collection.extraction import check_settings
 from kd_cv.descriptor.frames import as_detectable, as_gray
 from kd_cv.io.archive import checksum, read_npz
-from kd_cv.io.files import PathLike, replacing
+from kd_cv.io.files import PathLike, digest, replacing
 from kd_cv.models import Model, estimate
 from kd_cv.neighbours import RATIO, match_descriptors
 from kd_cv.types import Image
@@ -57,8 +56,11 @@ class Hit:
         return self.inliers >= MIN_INLIERS
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class Index:
     """An index over the descriptors of a feature file, which it needs beside it to verify.
+
+    starts  (images + 1,) where the descriptors of each image begin
 
     >>> from kd_cv.collection import extract
     >>> summary = extract("photographs", "features.h5")
@@ -69,19 +71,11 @@ class Index:
     ('a.jpg', ...)
     """
 
-    def __init__(
-        self,
-        features: PathLike,
-        names: tuple[str, ...],
-        starts: NDArray[np.int64],
-        faiss_index: Any,
-        settings: str,
-    ) -> None:
-        self.features = Path(features)
-        self.names = names
-        self.starts = starts  # (images + 1,) where the descriptors of each image begin
-        self.faiss = faiss_index
-        self.settings = settings
+    features: Path
+    names: tuple[str, ...]
+    starts: NDArray[np.int64]
+    faiss: Any
+    settings: str
 
     def __len__(self) -> int:
         return int(self.faiss.ntotal)
@@ -111,7 +105,7 @@ class Index:
             for rows in _chunks(stored):
                 index.add(rows)
         starts = np.cumsum([0, *counts])
-        return cls(features, names, starts, index, settings)
+        return cls(Path(features), names, starts, index, settings)
 
     def save(self, path: PathLike) -> None:
         """Write one .npz file, whole or not at all; it names the feature file by its path."""
@@ -145,7 +139,7 @@ class Index:
             raise ValueError(f"{path}: {names.shape} names and {starts.shape} starts do not fit")
         if starts[0] != 0 or (np.diff(starts) < 0).any() or starts[-1] != index.ntotal:
             raise ValueError(f"{path}: its starts are not those of {index.ntotal} descriptors")
-        features, settings = str(arrays["features"]), str(arrays["settings"])
+        features, settings = Path(str(arrays["features"])), str(arrays["settings"])
         return cls(features, tuple(names.tolist()), starts.astype(np.int64), index, settings)
 
     def search(
@@ -166,12 +160,6 @@ class Index:
         extraction = extraction or Extraction()
         check_settings(self.features, self.settings, extraction.settings_text)
         query = extraction.features(as_detectable(as_gray(image)))
-        return self.search_features(query, top=top, candidates=candidates, threshold=threshold)
-
-    def search_features(
-        self, query: Features, *, top: int = 10, candidates: int = 20, threshold: float = 8.0
-    ) -> list[Hit]:
-        """`search` with features that are there already."""
         votes = self.votes(query.descriptors)
         order = np.argsort(-votes, kind="stable")[: max(top, candidates)]
         hits = []
@@ -227,7 +215,7 @@ class Index:
 
 def checksum_of(arrays: Mapping[str, NDArray[Any]]) -> str:
     """SHA-256 of what `Index.save` writes."""
-    index = hashlib.sha256(np.ascontiguousarray(arrays["index"]).data).hexdigest()
+    index = digest(np.ascontiguousarray(arrays["index"]).data)
     return checksum({k: arrays[k] for k in arrays if k != "index"}, {"index": index})
 
 

@@ -22,20 +22,13 @@ from threading import Thread
 import cv2
 import numpy as np
 
+from kd_cv.checks import as_int
 from kd_cv.collection.batches import Batch, Report, batches, decode, open_part, run_batch
 from kd_cv.collection.extraction import STAGES, Extraction, check_settings
+from kd_cv.collection.hdf5 import load_h5py, open_hdf5, text_attribute, writing_hdf5
 from kd_cv.collection.names import Collection
 from kd_cv.collection.partial import clear, keep_settings, owned, remove
-from kd_cv.collection.store import (
-    READERS,
-    SETTINGS,
-    copy_image,
-    load_h5py,
-    names_in,
-    open_hdf5,
-    text_attribute,
-    writing_hdf5,
-)
+from kd_cv.collection.store import READERS, SETTINGS, copy_image, names_in
 from kd_cv.descriptor.threads import cores
 from kd_cv.io.files import PathLike, printable, replacing
 from kd_cv.io.images import say_others
@@ -120,9 +113,7 @@ def extract(
     collection, output = Collection.of(images, root), Path(output)
     if not output.parent.is_dir():
         raise FileNotFoundError(f"no directory {str(output.parent)!r} to write {output.name!r} in")
-    workers = cores() if workers is None else workers
-    if workers < 1:
-        raise ValueError(f"workers must be at least 1, got {workers}")
+    workers = cores() if workers is None else as_int(workers, "workers")
     text = extraction.settings_text
     totals = Report(0, 0, {}, dict.fromkeys(STAGES, 0.0))
     with owned(output) as partial:

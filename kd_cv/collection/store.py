@@ -12,30 +12,33 @@ image_size      (2,)    width, height of the image file
 ==============  ======  =======================================================================
 
 This is the only place where frames become those numbers, and these frames.
-
-A file of others is looked at before it is read: h5py would take some stored types for pointers to
-Python objects, and a dataset may claim any size, stand for bytes of another file, or be packed a
-thousandfold.
 """
 
 from __future__ import annotations
 
-import io
 import json
-import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import PurePosixPath
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kd_cv.collection.hdf5 import (
+    damage_named,
+    dataset,
+    group_of,
+    load_h5py,
+    open_hdf5,
+    place,
+    text_attribute,
+    unpacked,
+)
 from kd_cv.collection.names import MAX_DEPTH, name_in
 from kd_cv.descriptor.frames import degrees, radians, sigma_from_size, size_from_sigma
-from kd_cv.io.files import PathLike, check_regular
+from kd_cv.io.files import PathLike
 from kd_cv.settings import as_uint8
 
 SETTINGS = "kd_cv"  # the root attribute that holds the settings as JSON
@@ -48,7 +51,6 @@ READERS = {
 }
 DTYPES = tuple(READERS)
 MAX_BYTES = 2**29  # of an image's datasets, unpacked; 8,192 keypoints take 4 MB
-MAX_RATIO = 1100  # bytes that one stored byte may stand for; deflate reaches 1032
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -118,47 +120,6 @@ def as_features(arrays: Arrays, uncertainty: float = 1.0) -> Features:
 # ----------------------------------------------------------------------------------------- writing
 
 
-class _Disk(io.FileIO):
-    """A file that HDF5 writes to: what goes wrong is kept here, because HDF5 crashes of it."""
-
-    error: OSError | None = None
-
-    def write(self, data: Any) -> int:
-        rest = memoryview(data)
-        while len(rest) and self.error is None:
-            try:
-                rest = rest[super().write(rest) :]
-            except OSError as error:
-                self.error = error
-        return len(data)
-
-    def truncate(self, size: int | None = None) -> int:
-        try:
-            return super().truncate(size)
-        except OSError as error:
-            self.error = self.error or error
-            return size or 0
-
-    def check(self) -> None:
-        """Raise what went wrong so far."""
-        if self.error is not None:
-            raise self.error
-
-
-@contextmanager
-def writing_hdf5(path: PathLike) -> Iterator[tuple[Any, Callable[[], None]]]:
-    """A new HDF5 file, and a function that raises if the disk has not taken all so far."""
-    h5py = load_h5py()
-    with _Disk(path, "w+") as disk:
-        try:
-            with h5py.File(disk, "w") as file:
-                yield file, disk.check
-        except Exception:
-            disk.check()
-            raise
-        disk.check()
-
-
 def write_image(file: Any, name: str, features: Features, dtype: str) -> None:
     """Add the features of an image to an open file."""
     _write(file, name, as_arrays(features, dtype), features.uncertainty)
@@ -206,7 +167,7 @@ class FeatureFile(Mapping[str, Features]):
         """Keypoints of an image."""
         group = self._group(name)
         with damage_named(f"{self._file.filename}: {name!r}"):
-            return int(_dataset(group, "keypoints").shape[0])
+            return int(dataset(group, "keypoints").shape[0])
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.names)
@@ -248,25 +209,13 @@ def reading(path: PathLike) -> Iterator[FeatureFile]:
         yield FeatureFile(file)
 
 
-def open_hdf5(path: PathLike) -> Any:
-    """An HDF5 file to read; ValueError for anything else."""
-    h5py = load_h5py()
-    try:
-        check_regular(path)
-        return h5py.File(path, "r")
-    except FileNotFoundError:
-        raise FileNotFoundError(f"no feature file {str(path)!r}") from None
-    except OSError as error:
-        raise ValueError(f"{path} cannot be read as an HDF5 file: {error}") from error
-
-
 def names_in(file: Any) -> Iterator[str]:
     """Names of the images in an open HDF5 file, in its order: groups that hold keypoints.
 
     Links other than those of HDF5's own tree are not followed, and no group is visited twice.
     """
     h5py = load_h5py()
-    seen = {_place(file)}
+    seen = {place(file)}
     waiting = [("", file)]
     while waiting:
         name, group = waiting.pop()
@@ -280,103 +229,27 @@ def names_in(file: Any) -> Iterator[str]:
             if key in KEYS or not isinstance(group.get(key, getlink=True), h5py.HardLink):
                 continue
             item = group[key]
-            if isinstance(item, h5py.Group) and _place(item) not in seen:
-                seen.add(_place(item))
+            if isinstance(item, h5py.Group) and place(item) not in seen:
+                seen.add(place(item))
                 inner.append((f"{name}/{key}" if name else key, item))
         waiting += reversed(inner)
 
 
-def group_of(file: Any, name: str) -> Any:
-    """The group of an image in an open file, by links of the file's own tree; or a KeyError."""
-    h5py = load_h5py()
-    item = file
-    with damage_named(f"{file.filename}: {name!r}", but=KeyError):
-        for part in PurePosixPath(name).parts:
-            inside = isinstance(item, h5py.Group) and part != "/"
-            if not inside or not isinstance(item.get(part, getlink=True), h5py.HardLink):
-                raise KeyError(name)
-            item = item[part]
-        if not isinstance(item, h5py.Group):
-            raise KeyError(name)
-    return item
-
-
 def read_arrays(group: Any) -> Arrays:
     """The datasets of an image; ValueError for what is not simply numbers stored there."""
-    datasets = {key: _dataset(group, key) for key in KEYS}
-    total = sum(_unpacked(item) for item in datasets.values())
+    datasets = {key: dataset(group, key) for key in KEYS}
+    total = sum(unpacked(item) for item in datasets.values())
     if total > MAX_BYTES:
         raise ValueError(f"it has {total} bytes unpacked, at most {MAX_BYTES} are read")
-    arrays = {key: item[()] for key, item in datasets.items()}
-    for key, values in arrays.items():
-        if values.dtype.kind not in "fiu":
-            raise ValueError(f"{key} must be numbers, got {values.dtype}")
-    return arrays
-
-
-def _dataset(group: Any, key: str) -> Any:
-    """A dataset of numbers, not read yet."""
-    h5py = load_h5py()
-    item = group[key] if isinstance(group.get(key, getlink=True), h5py.HardLink) else None
-    if not isinstance(item, h5py.Dataset) or item.external or item.is_virtual:
-        raise ValueError(f"{key} is not a dataset of the file itself")
-    # Not by item.dtype: h5py makes Python objects of what an opaque type says that it is.
-    if item.id.get_type().get_class() not in (h5py.h5t.INTEGER, h5py.h5t.FLOAT):
-        raise ValueError(f"{key} must be numbers, and has another type")
-    if not 1 <= item.ndim <= 2 or _unpacked(item) > MAX_RATIO * item.id.get_storage_size():
-        raise ValueError(f"{key} claims the shape {item.shape}, which is not stored")
-    return item
-
-
-def _unpacked(item: Any) -> int:
-    """Bytes that a dataset takes when it is read: its own, or those of a larger piece of it."""
-    pieces = math.prod(item.chunks) if item.chunks and item.size else 0
-    return max(item.size, pieces) * item.id.get_type().get_size()
-
-
-def text_attribute(item: Any, name: str) -> str | None:
-    """An attribute that is one text; None if it is not there or anything else."""
-    h5py = load_h5py()
-    with damage_named(f"{item.file.filename}: {name}"):
-        if name not in item.attrs:
-            return None
-        stored = item.attrs.get_id(name)
-        if stored.get_type().get_class() != h5py.h5t.STRING or stored.shape != ():
-            return None
-        value = item.attrs[name]
-    return value if isinstance(value, str) else None
+    return {key: item[()] for key, item in datasets.items()}
 
 
 def _uncertainty(group: Any) -> float:
     h5py = load_h5py()
-    keypoints = _dataset(group, "keypoints")
+    keypoints = dataset(group, "keypoints")
     if "uncertainty" not in keypoints.attrs:
         return 1.0  # as hloc's own files have none
     stored = keypoints.attrs.get_id("uncertainty")
     if stored.get_type().get_class() != h5py.h5t.FLOAT or stored.shape != ():
         raise ValueError("uncertainty must be a number")
     return float(keypoints.attrs["uncertainty"])
-
-
-def _place(group: Any) -> int:
-    """Where a group lies in its file: the same for all its names."""
-    return int(load_h5py().h5o.get_info(group.id).addr)
-
-
-@contextmanager
-def damage_named(what: str, but: type[Exception] | tuple[()] = ()) -> Iterator[None]:
-    """What HDF5 raises for a damaged file, as a ValueError that names it."""
-    try:
-        yield
-    except but:
-        raise
-    except (ValueError, TypeError, KeyError, RuntimeError, OSError, AttributeError) as error:
-        raise ValueError(f"{what} is damaged: {error}") from error
-
-
-def load_h5py() -> Any:
-    try:
-        import h5py
-    except ImportError as error:
-        raise ImportError("feature files need h5py: pip install kd-cv[features]") from error
-    return h5py

@@ -18,12 +18,7 @@ FLAT = 1e-10
 
 # The constants are default arguments because TorchScript knows no global floats.
 def gradients(  # type: ignore[no-untyped-def]
-    x,
-    smooth,
-    diff,
-    eps: float = EPS,
-    no_gradient: float = NO_GRADIENT,
-    flat: float = FLAT,
+    x, smooth, diff, eps: float = EPS, no_gradient: float = NO_GRADIENT, flat: float = FLAT
 ):
     """Step 1: weight, cos and sin of theta, each (b, P, P), and textured (b,): not flat.
 

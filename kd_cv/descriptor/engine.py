@@ -20,7 +20,7 @@ from kd_cv.descriptor.sampling import (
     sampling_steps,
 )
 from kd_cv.descriptor.spec import Spec
-from kd_cv.descriptor.threads import in_chunks
+from kd_cv.descriptor.threads import Scratch, in_chunks
 
 BLOCK = 16  # frames of a product without Numba
 
@@ -49,10 +49,11 @@ class Describer:
             # A read-only array is another type to Numba, which would compile everything again.
             patches = np.require(patches, requirements=["C", "W"])
             plan, whitening = self._fused_constants
+            scratch = Scratch()
 
             def chunk(a: int, b: int) -> None:
                 pyramid, steps = pyramid_of_patches(patches[a:b], gain)
-                fused.describe(pyramid, steps, plan, whitening, out[a:b])
+                fused.describe(pyramid, steps, plan, whitening, scratch, out[a:b])
         else:
 
             def chunk(a: int, b: int) -> None:
@@ -72,9 +73,10 @@ class Describer:
         fused = load_fused()
         if fused:
             plan, whitening = self._fused_constants
+            scratch = Scratch()
 
             def chunk(a: int, b: int) -> None:
-                fused.describe(pyramid, steps[a:b], plan, whitening, out[a:b])
+                fused.describe(pyramid, steps[a:b], plan, whitening, scratch, out[a:b])
         else:
 
             def chunk(a: int, b: int) -> None:
@@ -99,7 +101,7 @@ class Describer:
             V = np.zeros((BLOCK, self.spec.dim), np.float32)
             for patches in sizes:
                 block[: len(rows)] = patches[a : a + BLOCK]
-                V += raw_by_core(block, self.spec)
+                V += core.raw(block, *_core_constants(self.spec))
             V = core.normalised(V)
             rows[:] = (self.projection(V) if self.projection else V)[: len(rows)]
 
@@ -123,12 +125,6 @@ def describe_frames(
     """Descriptors (N, D) at frames (N, 4) of a gray image; zero rows where there is no patch."""
     squares = squares_of(frames, gray.shape, magnification, scales)
     return Describer(spec, projection).at_squares(gray, squares)
-
-
-def raw_by_core(patches: Array32, spec: Spec) -> Array32:
-    """Raw vectors (N, D) of patches (N, P, P) by the reference implementation."""
-    smooth, diff, Phi, T, parts = _core_constants(spec)
-    return core.raw(patches, smooth, diff, Phi, T, parts)
 
 
 @lru_cache(maxsize=32)

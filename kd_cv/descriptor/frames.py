@@ -19,6 +19,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from kd_cv.checks import as_positive
 from kd_cv.descriptor.threads import opencv
 
 #: Side of the patch in keypoint sizes, chosen by cross-validation over planar and 3-D scenes.
@@ -49,20 +50,7 @@ def as_magnification(magnification: float | str) -> float:
                 f"{list(MAGNIFICATIONS)}"
             )
         return MAGNIFICATIONS[magnification]
-    value = as_float(magnification, "magnification")
-    if not (np.isfinite(value) and value > 0):
-        raise ValueError(f"magnification must be positive and finite, got {magnification!r}")
-    return value
-
-
-def as_float(value: Any, name: str) -> float:
-    """A number as float, infinite if it is too large for one; TypeError for all else."""
-    try:
-        return float(value)
-    except OverflowError:
-        return np.inf
-    except (TypeError, ValueError) as error:
-        raise TypeError(f"{name} must be a number, got {value!r}") from error
+    return as_positive(magnification, "magnification")
 
 
 def as_gray(image: Any) -> NDArray[Any]:
@@ -72,10 +60,7 @@ def as_gray(image: Any) -> NDArray[Any]:
     values are divided by 65535. Float values may be 0..1 or 0..255, or any other: the descriptor
     does not depend on gain.
     """
-    if isinstance(image, cv2.UMat):
-        image = image.get()
-        if image is None:  # a UMat without pixels
-            return np.zeros((0, 0), dtype=np.uint8)
+    image = out_of_umat(image)
     if not isinstance(image, np.ndarray):
         raise TypeError(f"an image must be a NumPy array or cv2.UMat, got {type(image).__name__}")
     image = np.asarray(image)  # the pixels of a masked array too: its mask would hide its NaN
@@ -102,6 +87,14 @@ def as_gray(image: Any) -> NDArray[Any]:
         with opencv:
             image = cv2.cvtColor(np.ascontiguousarray(image), code)
     return np.ascontiguousarray(image)
+
+
+def out_of_umat(image: Any) -> Any:
+    """The array in a cv2.UMat, (0, 0) if it has no pixels; any other image as it is."""
+    if not isinstance(image, cv2.UMat):
+        return image
+    pixels = image.get()
+    return np.zeros((0, 0), dtype=np.uint8) if pixels is None else pixels
 
 
 def in_range(values: NDArray[np.float32], name: str) -> NDArray[np.float32]:
@@ -134,18 +127,17 @@ def from_keypoints(keypoints: Sequence[cv2.KeyPoint]) -> Frames:
     return frames
 
 
-def to_keypoints(frames: Frames, last: int = MAX_SIDE) -> tuple[cv2.KeyPoint, ...]:
+def to_keypoints(
+    frames: Frames, responses: NDArray[Any] | None = None, last: int = MAX_SIDE
+) -> tuple[cv2.KeyPoint, ...]:
     """OpenCV keypoints of frames (N, 4), which show by their octave that sizes are SIFT's.
 
-    last: see `sift_octave`.
+    responses (N,), 0 if not given; last: see `sift_octave`.
     """
     frames = as_frames(frames)
-    return tuple(
-        cv2.KeyPoint(x, y, size, angle, 0.0, octave)
-        for (x, y, size, angle), octave in zip(
-            frames.tolist(), sift_octave(frames, last).tolist(), strict=True
-        )
-    )
+    responses = np.zeros(len(frames)) if responses is None else responses
+    columns = (*frames.T, responses, sift_octave(frames, last))
+    return tuple(map(cv2.KeyPoint, *(column.tolist() for column in columns)))
 
 
 def sift_octave(frames: Frames, last: int = MAX_SIDE) -> NDArray[np.int64]:
@@ -245,10 +237,7 @@ def resizing(before: Sequence[float], after: Sequence[float]) -> NDArray[np.floa
 
 
 def squares_of(
-    frames: Frames,
-    shape: tuple[int, int],
-    magnification: float,
-    scales: Sequence[float] = (1.0,),
+    frames: Frames, shape: tuple[int, int], magnification: float, scales: Sequence[float] = (1.0,)
 ) -> Squares:
     """The square of each frame (N, 4) at each scale: (N, S, 4) with columns x, y, side, turn.
 

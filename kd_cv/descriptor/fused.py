@@ -26,6 +26,7 @@ from kd_cv.descriptor.core import EPS, FLAT, NO_GRADIENT
 from kd_cv.descriptor.projection import Array32, Projection, raised
 from kd_cv.descriptor.sampling import FADE, Pyramid
 from kd_cv.descriptor.spec import MAX_PATCH_SIZE, PLANES, Spec
+from kd_cv.descriptor.threads import Scratch
 
 LANES = 16
 HIGH = (2, 3, 5, 6)  # the planes of k = 2 and 3
@@ -152,6 +153,7 @@ def describe(
     steps: NDArray[np.float64],
     plan: Plan,
     whitening: tuple[Array32, Array32, float],
+    scratch: Scratch,
     out: Array32,
     stages: int = len(STAGES),
 ) -> None:
@@ -167,19 +169,19 @@ def describe(
     corners = np.zeros((2, samples), finest.dtype)
     buffers = (
         np.empty(samples, np.uint32),
-        np.empty(2 * SAMPLES, np.float32),
+        scratch.empty("fraction", (2 * SAMPLES,)),
         corners,
         corners.view(pyramid.finest.dtype),
         np.empty(samples + 4 * (P + 4), np.float32),
         np.empty(samples, np.float32),
         np.zeros(samples + 2 * (P + 4), np.float32),
-        np.empty(2 * SAMPLES, np.float32),
-        np.empty(4 * PLANES * QUARTER, np.float32),
+        scratch.empty("gradient", (2 * SAMPLES,)),
+        scratch.empty("planes", (4 * PLANES * QUARTER,)),
     )
-    V = np.zeros((blocks, len(A), LANES), np.float32)
+    V = scratch.zeros("V", (blocks, len(A), LANES))
     lanes, norm = np.empty((len(A), LANES), np.float32), np.empty(LANES, np.float32)
     for scale in range(steps.shape[1]):
-        sums = np.zeros((blocks, PLANES * F, LANES), np.float32)
+        sums = scratch.zeros("sums", (blocks, PLANES * F, LANES))
         spatial_sums(
             finest, coarser, pyramid.levels, steps, scale, pyramid.gain,
             P, plan.grid, plan.taps, plan.Phi, plan.first, plan.once, *buffers, stages, sums,

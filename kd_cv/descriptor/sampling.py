@@ -12,10 +12,10 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from kd_cv.checks import as_float
 from kd_cv.descriptor.frames import (
     MAGNIFICATION,
     Squares,
-    as_float,
     as_frames,
     as_gray,
     as_magnification,

@@ -15,6 +15,7 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
+from kd_cv.checks import as_int
 from kd_cv.descriptor.kernels import (
     PHI,
     RHO,
@@ -49,13 +50,7 @@ class Spec:
     def __post_init__(self) -> None:
         if self.kernel not in KERNELS:
             raise ValueError(f"unknown kernel {self.kernel!r}: expected one of {list(KERNELS)}")
-        if isinstance(self.patch_size, bool) or not isinstance(self.patch_size, int | np.integer):
-            raise TypeError(f"patch_size must be an int, got {self.patch_size!r}")
-        if not MIN_PATCH_SIZE <= self.patch_size <= MAX_PATCH_SIZE:
-            raise ValueError(
-                f"patch_size must be from {MIN_PATCH_SIZE} to {MAX_PATCH_SIZE}, "
-                f"got {self.patch_size}"
-            )
+        as_int(self.patch_size, "patch_size", MIN_PATCH_SIZE, MAX_PATCH_SIZE)
 
     @property
     def parts(self) -> tuple[slice, ...]:

@@ -10,6 +10,7 @@ A forked child has only the thread that forked. A lock that another thread held 
 held in it for ever: that of Numba's compiler, and those of OpenCV's pool of threads. So forks wait.
 """
 
+import math
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ContextDecorator, contextmanager, nullcontext
@@ -18,6 +19,8 @@ from threading import Condition, Thread, get_ident, local
 from typing import Any
 
 import cv2
+import numpy as np
+from numpy.typing import NDArray
 
 CHUNK = 192  # items a thread takes at a time, at most: what bounds the memory
 
@@ -81,6 +84,35 @@ def in_chunks(count: int, work: Callable[[int, int], None]) -> None:
     chunks = threads * max(1, -(-count // (threads * CHUNK)))
     size = min(CHUNK, max(16, -(-count // (chunks * 16)) * 16))
     in_parallel(range(0, count, size), lambda a: work(a, min(a + size, count)))
+
+
+class Scratch(local):
+    """Arrays that each thread of a call has for itself, and uses again for its next job.
+
+    Where the C library gives large arrays back to the system at once, as Dask has it in its
+    workers, a new one for every job costs more than the job.
+
+    >>> scratch = Scratch()
+    >>> scratch.empty("levels", (3, 4)).shape
+    (3, 4)
+    """
+
+    def __init__(self) -> None:
+        self._arrays: dict[str, NDArray[np.float32]] = {}
+
+    def empty(self, name: str, shape: tuple[int, ...]) -> NDArray[np.float32]:
+        """Of any content: the one that had this name before, if it is large enough."""
+        size = math.prod(shape)
+        if name not in self._arrays or self._arrays[name].size < size:
+            # Some more: the first strip of an image has fewer rows than the others.
+            self._arrays[name] = np.empty(size + size // 4, np.float32)
+        return self._arrays[name][:size].reshape(shape)
+
+    def zeros(self, name: str, shape: tuple[int, ...]) -> NDArray[np.float32]:
+        """The same, of zeros."""
+        array = self.empty(name, shape)
+        array.fill(0.0)
+        return array
 
 
 def cores() -> int:

@@ -11,7 +11,7 @@ from typing import Any, overload
 
 import cv2
 
-from kd_cv.descriptor.frames import as_gray, sift_octave
+from kd_cv.descriptor.frames import as_gray, to_keypoints
 from kd_cv.detector.arguments import as_list, as_mask
 from kd_cv.detector.engine import Detected, detect_frames
 from kd_cv.detector.parameters import EDGE_THRESHOLD, LAYERS, SIGMA, DoGSettings, SIFTLike
@@ -26,13 +26,14 @@ class DoG(SIFTLike):
     nOctaveLayers      scales searched in each octave
     contrastThreshold  smallest contrast of a keypoint, in the units of cv2.SIFT, once the image is
                        scaled to a standard deviation of 0.23: a dark photograph has the keypoints
-                       of a bright one. None means 0.04; if nfeatures is given and fewer than 500
-                       extrema reach that, weaker ones, down to 0.01, make up the 500
+                       of a bright one. None means 0.04; if nfeatures is given 0.03, and where fewer
+                       than 500 extrema reach that, weaker ones, down to 0.01, make up the 500
     edgeThreshold      largest ratio of curvatures; a larger one lets in keypoints along edges
     sigma              blur of the first level, in half pixels, because cv2.SIFT doubles the image
 
     The keypoints come strongest first. Their size is 2 sigma and their octave that of cv2.SIFT, so
-    that cv2.SIFT can describe them too; a keypoint with several angles comes several times.
+    that cv2.SIFT can describe them too. A keypoint with several angles comes several times, with
+    less response the weaker the angle is.
 
     >>> len(DoG(nfeatures=100).detect(image))
     100
@@ -86,7 +87,7 @@ class DoG(SIFTLike):
             return tuple(self.detect(im, m) for im, m in zip(image, masks, strict=True))
         if image is None:
             return ()
-        return to_keypoints(self.detect_frames(image, mask))
+        return to_keypoints(*self.detect_frames(image, mask))
 
     def detect_frames(self, image: Image, mask: Image | None = None) -> Detected:
         """The same as arrays: frames (N, 4), x, y, size, angle, and responses (N,)."""
@@ -117,9 +118,3 @@ class DoG(SIFTLike):
     def read(self, source: str | os.PathLike[str] | cv2.FileNode) -> None:
         """Take the settings from a file, or a cv2.FileNode, that `write` made."""
         self._detection = read_settings(self.getDefaultName(), source, DoGSettings)
-
-
-def to_keypoints(detected: Detected) -> KeyPoints:
-    """OpenCV keypoints with size, angle, response and octave."""
-    columns = (*detected.frames.T, detected.responses, sift_octave(detected.frames))
-    return tuple(map(cv2.KeyPoint, *(column.tolist() for column in columns)))

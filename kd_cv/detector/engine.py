@@ -13,11 +13,11 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from kd_cv.descriptor.frames import Frames
+from kd_cv.descriptor.frames import UPRIGHT, Frames, size_from_sigma
 from kd_cv.descriptor.sampling import Pyramid
-from kd_cv.descriptor.threads import in_parallel, opencv
+from kd_cv.descriptor.threads import Scratch, in_parallel, opencv
 from kd_cv.detector import core
-from kd_cv.detector.orientation import load_fused_detector, oriented
+from kd_cv.detector.orientation import YIELDING, load_fused_detector, oriented
 from kd_cv.detector.scale_space import CANDIDATE, FEW, IN_SCALE, IN_SPACE, REACH, Array, ScaleSpace
 
 #: Rows of a strip: the rows around it that it needs too would else cost more than it does itself.
@@ -54,10 +54,12 @@ def detect_frames(
     >>> frames, responses = detect_frames(gray, ScaleSpace(), count=2000)
     """
     x, y, sigma, responses = extrema(gray, space, count, mask).T
-    frames = np.stack([x, y, 2 * sigma, np.full(len(x), -1.0)], axis=1)
+    frames = np.stack([x, y, size_from_sigma(sigma), np.full(len(x), UPRIGHT)], axis=1)
     if not upright and len(frames):
-        index, frames = oriented(pyramid or gray, frames)
-        frames, responses = frames[: count or None], responses[index][: count or None]
+        index, frames, shares = oriented(pyramid or gray, frames)
+        responses = responses[index] * shares**YIELDING
+        strongest = np.argsort(-responses, kind="stable")[: count or None]
+        frames, responses = frames[strongest], responses[strongest]
     # As OpenCV's keypoints hold them: arrays and keypoints then have the same descriptors.
     return Detected(frames.astype(np.float32).astype(np.float64), responses)
 
@@ -69,19 +71,21 @@ def extrema(
     mask: NDArray[np.uint8] | None = None,
 ) -> Array:
     """The `count` strongest extrema (N, 4) of an image, the strongest first: x, y, sigma, |D|."""
-    found = [np.empty((0, 5))]
+    octaves = [np.empty((0, 5))]
     level, gain = gray, gain_of(gray)
-    weakest = Weakest(space, count)
+    weakest, scratch = Weakest(space, count), Scratch()
     for octave in range(space.octaves(gray.shape) if gain else 0):
         of_image = gain if octave == 0 else None
-        rows, level = _of_octave(level, space, of_image, Masked(mask, 2**octave), weakest)
+        rows, level = _of_octave(level, space, of_image, Masked(mask, 2**octave), weakest, scratch)
         x, y, layer, value, _ = rows.T
         # The cell that an extremum lies in: no two lie in one.
         cell = (np.rint(layer) * level.shape[0] * 2 + np.rint(y)) * level.shape[1] * 2 + np.rint(x)
         step = 2.0**octave
         sigma = step * space.sigma * np.exp2(layer / space.layers)
-        found.append(np.stack([x * step, y * step, sigma, abs(value), cell * 64 + octave], axis=1))
-    every = np.concatenate(found)
+        octaves.append(
+            np.stack([x * step, y * step, sigma, abs(value), cell * 64 + octave], axis=1)
+        )
+    every = np.concatenate(octaves)
     every = every[np.argsort(-every[:, 3], kind="stable")]
     # Several candidates may have led to one extremum; few do.
     strongest = _distinct(every[: 2 * count or None])
@@ -135,7 +139,12 @@ class Weakest:
 
 
 def _of_octave(
-    image: NDArray[Any], space: ScaleSpace, gain: float | None, masked: Masked, weakest: Weakest
+    image: NDArray[Any],
+    space: ScaleSpace,
+    gain: float | None,
+    masked: Masked,
+    weakest: Weakest,
+    scratch: Scratch,
 ) -> tuple[Array, Array32]:
     """Extrema (N, 5) of an octave, as `_by_core` gives them, and the first level of the next.
 
@@ -143,23 +152,23 @@ def _of_octave(
     """
     height, width = image.shape
     starts = range(0, height, STRIP)
-    found: list[Any] = [None] * len(starts)
+    strips: list[Any] = [None] * len(starts)
     following = np.empty(((height + 1) // 2, (width + 1) // 2), np.float32)
     fused = load_fused_detector()
 
     def strip(start: int) -> None:
         stop = min(start + STRIP, height)
-        D, top = _differences(image, space, gain, start, stop, following, fused)
+        D, top = _differences(image, space, gain, start, stop, following, fused, scratch)
         inside = max(start, REACH) - top, min(stop, height - REACH) - top
         of_strip = (fused.extrema if fused else _by_core)(
             D, *inside, weakest.value, space.roundness
         )
         of_strip[:, 1] += top
-        found[start // STRIP] = rows = masked(of_strip)
+        strips[start // STRIP] = rows = masked(of_strip)
         weakest.update(abs(rows[rows[:, 4] > 0, 3]))
 
     in_parallel(starts, strip)
-    return np.concatenate(found), following
+    return np.concatenate(strips), following
 
 
 def _differences(
@@ -170,6 +179,7 @@ def _differences(
     stop: int,
     following: Array32,
     fused: ModuleType | None,
+    scratch: Scratch,
 ) -> tuple[Array32, int]:
     """D (n + 2, rows, W) of rows start..stop and REACH more, and where they begin.
 
@@ -190,14 +200,14 @@ def _differences(
         before = image[above:below]
     else:
         top, bottom = max(0, above - reaches[0]), min(height, below + reaches[0])
-        before = blurred(image[top:bottom], taps[0], gain, above - top, below - top, None, 0)
+        before = scratch.empty("level 0", (below - above, width))
+        blurred(image[top:bottom], taps[0], gain, above - top, before, None, 0)
     first, last = rows(len(taps) - 1)
-    D = np.empty((space.layers + 2, last - first, width), np.float32)
+    D = scratch.empty("D", (space.layers + 2, last - first, width))
     for level in range(1, len(taps)):
         top, bottom = rows(level)
-        after = blurred(
-            before, taps[level], 1.0, top - above, bottom - above, D[level - 1], first - above
-        )
+        after = scratch.empty(f"level {level % 2}", (bottom - top, width))
+        blurred(before, taps[level], 1.0, top - above, after, D[level - 1], first - above)
         if level == space.layers:
             even = start + start % 2
             following[even // 2 : (stop + 1) // 2] = after[even - top : stop - top : 2, ::2]
@@ -210,26 +220,26 @@ def _blurred(
     taps: Array32,
     gain: float,
     top: int,
-    bottom: int,
+    out: Array32,
     difference: Array32 | None,
     first: int,
-) -> Array32:
-    """Rows top..bottom of an image times its gain, blurred both ways, mirrored at its borders.
+) -> None:
+    """Rows of an image times its gain, blurred both ways and mirrored at its borders, into `out`.
 
-    What they differ by from the image goes to `difference`, from row `first` on.
+    From row `top` on. What they differ by from the image goes to `difference`, from row `first` on.
     """
     with opencv:
         blurred = cv2.sepFilter2D(image, cv2.CV_32F, taps * np.float32(gain), taps)
     if difference is not None:
         rows = slice(first, first + len(difference))
         np.subtract(blurred[rows], image[rows], out=difference)
-    return blurred[top:bottom]
+    out[:] = blurred[top : top + len(out)]
 
 
 def _by_core(D: Array32, top: int, bottom: int, weakest: float, roundness: float) -> Array:
-    """Extrema (N, 5) of D (n + 2, rows, W) in rows top..bottom: x, y, layer, D, own.
+    """Extrema (N, 5) of D (n + 2, rows, W) in rows top..bottom: x, y, layer, D, sole.
 
-    own: 1 if it lies in the cell of its candidate, so that no other candidate leads to it; else 0.
+    sole: 1 if it lies in the cell of its candidate, so that no other candidate leads to it; else 0.
     """
     wanted = D[:, top - REACH : bottom + REACH]
     layer, y, x = np.nonzero(core.candidates(wanted, CANDIDATE * weakest))
@@ -240,8 +250,8 @@ def _by_core(D: Array32, top: int, bottom: int, weakest: float, roundness: float
         x[:, None, None, None] + around,
     ]
     t, value, good = core.fitted(cubes.astype(np.float64), IN_SPACE, IN_SCALE, weakest, roundness)
-    own = (abs(t) < 0.5).all(axis=1)
-    columns = [x + REACH + t[:, 0], y + top + t[:, 1], layer + 1 + t[:, 2], value, own]
+    sole = (abs(t) < 0.5).all(axis=1)
+    columns = [x + REACH + t[:, 0], y + top + t[:, 1], layer + 1 + t[:, 2], value, sole]
     return np.stack(columns, axis=1)[good]
 
 

@@ -40,20 +40,18 @@ def blurred(
     taps: Array32,
     gain: float,
     top: int,
-    bottom: int,
+    out: Array32,
     difference: Array32 | None,
     first: int,
-) -> Array32:
-    """Rows top..bottom of an image times its gain, blurred both ways, mirrored at its borders.
+) -> None:
+    """Rows of an image times its gain, blurred both ways and mirrored at its borders, into `out`.
 
-    What they differ by from the image goes to `difference`, from row `first` on.
+    From row `top` on. What they differ by from the image goes to `difference`, from row `first` on.
     """
     reach, width = len(taps) // 2, image.shape[1]
-    out = np.empty((bottom - top, width), np.float32)
     line = np.empty(width + 2 * reach, np.float32)
     D = np.empty((0, width), np.float32) if difference is None else difference
     blur(_writeable(image), taps[reach:], np.float32(gain), top, line, out, first, D)
-    return out
 
 
 def _writeable(image: NDArray[Any]) -> NDArray[Any]:
@@ -62,34 +60,35 @@ def _writeable(image: NDArray[Any]) -> NDArray[Any]:
 
 
 def extrema(D: Array32, top: int, bottom: int, weakest: float, roundness: float) -> Array:
-    """Extrema (N, 5) of D (n + 2, rows, W) in rows top..bottom: x, y, layer, D, own.
+    """Extrema (N, 5) of D (n + 2, rows, W) in rows top..bottom: x, y, layer, D, sole.
 
-    own: 1 if it lies in the cell of its candidate, so that no other candidate leads to it; else 0.
+    sole: 1 if it lies in the cell of its candidate, so that no other candidate leads to it; else 0.
     """
     width, least = D.shape[2], np.float32(CANDIDATE * weakest)
     hits = np.zeros(-(-width // 8) * 8, np.uint8)
-    found = np.empty((max(64, (bottom - top) * width // 32), 3), np.int32)
-    count = scan(D, top, bottom, least, hits, hits.view(np.uint64), found)
-    if count > len(found):
-        found = np.empty((count, 3), np.int32)
-        scan(D, top, bottom, least, hits, hits.view(np.uint64), found)
+    candidates = np.empty((max(64, (bottom - top) * width // 32), 3), np.int32)
+    count = scan(D, top, bottom, least, hits, hits.view(np.uint64), candidates)
+    if count > len(candidates):
+        candidates = np.empty((count, 3), np.int32)
+        scan(D, top, bottom, least, hits, hits.view(np.uint64), candidates)
     rows = np.empty((count, 5))
     cubes = np.empty((3 * SIDE * SIDE, LANES), np.float32)
     scratch = np.empty((3 + 2 * 3 * SIDE + 9 + 3 * 3 * SIDE + 3 * 6 + 11, LANES), np.float32)
     limits = np.float32(weakest), np.float32(roundness)
-    kept = fit(D, found[:count], _in_space, _in_scale, *limits, cubes, scratch, rows)
+    kept = fit(D, candidates[:count], _in_space, _in_scale, *limits, cubes, scratch, rows)
     return rows[:kept]
 
 
-def angles(V: Array32, psi: Array32, second: float) -> tuple[NDArray[np.int64], Array]:
-    """The angles of all rows of V (N, 7), in degrees, (M,), and whose they are, (M,).
+def angles(V: Array32, psi: Array32, second: float) -> tuple[NDArray[np.int64], Array, Array32]:
+    """Of all rows of V (N, 7): whose angle it is, the angle in degrees, and its share, each (M,).
 
     They are those of `orientation.maxima`: psi (7, A) has the columns of as many angles.
     """
-    most = psi.shape[1] // 2  # maxima that so many samples of f can have
-    index, turns = np.empty(most * len(V), np.int64), np.empty(most * len(V))
-    count = turn(V, psi, np.float32(second), np.empty(psi.shape[1], np.float32), index, turns)
-    return index[:count], turns[:count]
+    most = psi.shape[1] // 2 * len(V)  # maxima that so many samples of f can have
+    index, turns, shares = np.empty(most, np.int64), np.empty(most), np.empty(most, np.float32)
+    f = np.empty(psi.shape[1], np.float32)
+    count = turn(V, psi, np.float32(second), f, index, turns, shares)
+    return index[:count], turns[:count], shares[:count]
 
 
 @compiled
@@ -157,8 +156,8 @@ def blur(image, taps, gain, top, line, out, first, D):
 
 
 @compiled
-def scan(D, top, bottom, threshold, hits, words, found):
-    """`core.candidates` in rows top..bottom: their layer, y and x into found; how many there are.
+def scan(D, top, bottom, threshold, hits, words, candidates):
+    """`core.candidates` in rows top..bottom: layer, y and x of each; how many there are.
 
     hits (W rounded up to 8,) is scratch, words the same memory, eight pixels at a time.
     """
@@ -201,17 +200,17 @@ def scan(D, top, bottom, threshold, hits, words, found):
                                 if not extreme:
                                     break
                         if extreme:
-                            if count < found.shape[0]:
-                                found[count, 0] = layer
-                                found[count, 1] = y
-                                found[count, 2] = REACH + x
+                            if count < candidates.shape[0]:
+                                candidates[count, 0] = layer
+                                candidates[count, 1] = y
+                                candidates[count, 2] = REACH + x
                             count += 1
     return count
 
 
 @compiled
-def fit(D, found, in_space, in_scale, contrast, roundness, cubes, scratch, rows):
-    """`core.fitted` of the candidates: x, y, layer, D and own of those that are extrema.
+def fit(D, candidates, in_space, in_scale, contrast, roundness, cubes, scratch, rows):
+    """`core.fitted` of the candidates: x, y, layer, D and sole of those that are extrema.
 
     Scratch: cubes (75, LANES) of D around LANES candidates, and scratch for all else.
     """
@@ -224,10 +223,10 @@ def fit(D, found, in_space, in_scale, contrast, roundness, cubes, scratch, rows)
     J = scratch[30 + 15 * SIDE : 40 + 15 * SIDE]
     far = scratch[40 + 15 * SIDE]
     kept, lines_of = 0, 3 * SIDE
-    for start in range(0, found.shape[0], LANES):
+    for start in range(0, candidates.shape[0], LANES):
         for n in range(LANES):
-            k = min(start + n, found.shape[0] - 1)
-            layer, y, x = found[k, 0], found[k, 1], found[k, 2]
+            k = min(start + n, candidates.shape[0] - 1)
+            layer, y, x = candidates[k, 0], candidates[k, 1], candidates[k, 2]
             for i in range(3):
                 for j in range(SIDE):
                     for q in range(SIDE):
@@ -305,7 +304,7 @@ def fit(D, found, in_space, in_scale, contrast, roundness, cubes, scratch, rows)
                 t[0, n] = min(max(t[0, n] + min(max(move_x, -_half), _half), -_one), _one)
                 t[1, n] = min(max(t[1, n] + min(max(move_y, -_half), _half), -_one), _one)
                 t[2, n] = min(max(t[2, n] + min(max(move_l, -_half), _half), -_one), _one)
-        for n in range(min(LANES, found.shape[0] - start)):
+        for n in range(min(LANES, candidates.shape[0] - start)):
             value, trace = J[0, n], J[2, n] + J[5, n]
             area = J[2, n] * J[5, n] - J[4, n] * J[4, n]
             away = max(max(abs(t[0, n]), abs(t[1, n])), abs(t[2, n]))
@@ -319,9 +318,9 @@ def fit(D, found, in_space, in_scale, contrast, roundness, cubes, scratch, rows)
                 and value * trace < _zero
                 and value * J[9, n] < _zero
             ):
-                rows[kept, 0] = found[start + n, 2] + np.float64(t[0, n])
-                rows[kept, 1] = found[start + n, 1] + np.float64(t[1, n])
-                rows[kept, 2] = found[start + n, 0] + np.float64(t[2, n])
+                rows[kept, 0] = candidates[start + n, 2] + np.float64(t[0, n])
+                rows[kept, 1] = candidates[start + n, 1] + np.float64(t[1, n])
+                rows[kept, 2] = candidates[start + n, 0] + np.float64(t[2, n])
                 rows[kept, 3] = value
                 rows[kept, 4] = 1.0 if away < _half else 0.0
                 kept += 1
@@ -329,8 +328,8 @@ def fit(D, found, in_space, in_scale, contrast, roundness, cubes, scratch, rows)
 
 
 @compiled
-def turn(V, psi, second, f, index, angles):
-    """`angles` into index and angles; how many there are. f (A,) is scratch."""
+def turn(V, psi, second, f, index, angles, shares):
+    """`angles` into index, angles and shares; how many there are. f (A,) is scratch."""
     steps, count = f.shape[0], 0
     degrees = 360.0 / steps
     for n in range(V.shape[0]):
@@ -352,8 +351,9 @@ def turn(V, psi, second, f, index, angles):
                     beside = _half * (left - right) / (left - _two * here + right)
                     index[count] = n
                     angles[count] = (s + np.float64(beside)) * degrees % 360.0
+                    shares[count] = here / highest
                     count += 1
         if count == before:
-            index[count], angles[count] = n, 0.0
+            index[count], angles[count], shares[count] = n, 0.0, _one
             count += 1
     return count

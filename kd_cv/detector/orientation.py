@@ -27,9 +27,15 @@ from kd_cv.descriptor.spec import PLANES, Constants, Spec, smoothing
 WINDOW, DEVIATION = 4.5, 1.5
 #: A maximum counts if it reaches this share of the highest.
 SECOND = 0.8
+#: The response of a keypoint turned to a lower maximum is less by this power of its share of the
+#: highest: a weak second angle gives way to another place.
+YIELDING = 2
 #: f is looked at every 10 degrees, and a parabola laid through a maximum and its neighbours.
 ANGLES = 36
 DEGREES = 360.0 / ANGLES
+
+#: Whose angle it is, the angle in degrees, and its share of the highest maximum, each (M,).
+Angles = tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float32]]
 
 
 @dataclass(frozen=True)
@@ -70,41 +76,59 @@ def psi_of_angles() -> NDArray[np.float32]:
     return THETA.psi(alpha).T.astype(np.float32)
 
 
-def maxima(V, psi):  # type: ignore[no-untyped-def]
-    """Maxima of f for V (N, 7): which of the `ANGLES` angles, and how many steps beside them.
+def maxima(f, least=SECOND):  # type: ignore[no-untyped-def]
+    """Maxima of f (N, ANGLES): which of the angles, how many steps beside them, and f as a share of
+    the highest, 1 where there is no gradient.
 
-    Both (N, ANGLES), for NumPy arrays and torch tensors alike; psi is `psi_of_angles`.
+    All (N, ANGLES), for NumPy arrays and torch tensors alike. A maximum counts if its share is at
+    least `least`.
     """
-    f = V @ psi
     turn = list(range(ANGLES))
     left, right = f[:, turn[-1:] + turn[:-1]], f[:, turn[1:] + turn[:1]]
-    highest = f.amax(1) if hasattr(f, "amax") else f.max(1)
-    bend = left - 2 * f + right
-    peak = (f > left) & (f >= right) & (f > 0) & (f >= SECOND * highest[:, None])
-    return peak, 0.5 * (left - right) / (bend + (bend == 0))
+    highest = (f.amax(1) if hasattr(f, "amax") else f.max(1))[:, None]
+    bend, flat = left - 2 * f + right, highest <= 0
+    peak = (f > left) & (f >= right) & (f > 0) & (f >= least * highest)
+    return peak, 0.5 * (left - right) / (bend + (bend == 0)), f / (highest + flat) + flat
 
 
 def oriented(
     gray: NDArray[np.generic] | Pyramid, frames: Frames
-) -> tuple[NDArray[np.int64], Frames]:
-    """Frames (N, 4) turned to their angles, (M, 4), and which of the N each is, (M,).
+) -> tuple[NDArray[np.int64], Frames, NDArray[np.float32]]:
+    """Frames (N, 4) turned to their angles: which of the N each is, (M,), the frames (M, 4), and
+    the share of the highest maximum that their angle has, (M,).
 
     A frame has one angle or more; 0 where there is no gradient.
     """
-    V = describe_frames(gray, frames, Orientation(), magnification=WINDOW)
-    fused = load_fused_detector()
-    index, angle = fused.angles(V, psi_of_angles(), SECOND) if fused else angles(V)
+    index, angle, share = _angles_of(gray, frames, SECOND)
     turned = frames[index]
     turned[:, 3] = angle
-    return index, turned
+    return index, turned, share
 
 
-def angles(V: NDArray[np.float32]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """The angles of all rows of V (N, 7), in degrees, (M,), and whose they are, (M,)."""
-    peak, beside = maxima(V, psi_of_angles())
+def dominant_angles(gray: NDArray[np.generic], frames: Frames) -> NDArray[np.float64]:
+    """The strongest angle of each of frames (N, 4), in degrees: (N,); 0 where there is no gradient.
+
+    That of `oriented` where it has one alone; of several, the highest.
+    """
+    index, angle, _ = _angles_of(gray, frames, 1.0)
+    return angle[np.unique(index, return_index=True)[1]]
+
+
+def _angles_of(gray: NDArray[np.generic] | Pyramid, frames: Frames, least: float) -> Angles:
+    """The angles of frames (N, 4) that reach a share of the highest."""
+    V = describe_frames(gray, frames, Orientation(), magnification=WINDOW)
+    fused = load_fused_detector()
+    return fused.angles(V, psi_of_angles(), least) if fused else angles(V, least)
+
+
+def angles(V: NDArray[np.float32], least: float = SECOND) -> Angles:
+    """The angles of all rows of V (N, 7)."""
+    # Not as a product of matrices: BLAS sums in an order that depends on the number of rows.
+    f = sum(V[:, k, None] * row for k, row in enumerate(psi_of_angles()))
+    peak, beside, share = maxima(f, least)
     peak[~peak.any(axis=1), 0] = True
     index, step = np.nonzero(peak)
-    return index, (step + beside[index, step]) * DEGREES % 360.0
+    return index, (step + beside[index, step]) * DEGREES % 360.0, share[index, step]
 
 
 @lru_cache(maxsize=1)
@@ -115,16 +139,3 @@ def load_fused_detector() -> ModuleType | None:
     from kd_cv.detector import fused
 
     return fused
-
-
-def dominant_angles(gray: NDArray[np.generic], frames: Frames) -> NDArray[np.float64]:
-    """The strongest angle of each of frames (N, 4), in degrees: (N,); 0 where there is no gradient.
-
-    That of `oriented` where it has one alone; of several, the highest.
-    """
-    V = describe_frames(gray, frames, Orientation(), magnification=WINDOW)
-    psi = psi_of_angles()
-    peak, beside = maxima(V, psi)
-    best = np.where(peak, V @ psi, -np.inf).argmax(axis=1)
-    angles = (best + beside[np.arange(len(best)), best]) * DEGREES % 360.0
-    return np.where(peak.any(axis=1), angles, 0.0)

@@ -6,17 +6,17 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeVar
 
 import cv2
-import numpy as np
 
-from kd_cv.descriptor.frames import as_float
+from kd_cv.checks import as_float, as_int
 from kd_cv.detector.scale_space import ScaleSpace
 
-Self = TypeVar("Self", bound="SIFTLike")
+Made = TypeVar("Made")
 
 LAYERS, EDGE_THRESHOLD, SIGMA = 3, 10.0, 1.8
-#: Weakest contrast of keypoints, and of the few that an image without any stronger ones has: below
-#: it there is the noise of 8 bits and of JPEG.
-CONTRAST, LEAST_CONTRAST = 0.04, 0.01
+#: Weakest contrast of keypoints; where a number of them is asked for, the strongest of which are
+#: kept; and of the few that an image without any stronger ones has: below it there is the noise of
+#: 8 bits and of JPEG.
+CONTRAST, COUNTED_CONTRAST, LEAST_CONTRAST = 0.04, 0.03, 0.01
 MAX_FEATURES, MAX_LAYERS, MAX_SIGMA, MAX_THRESHOLD = 2**31 - 1, 16, 16.0, 1e6
 
 
@@ -32,8 +32,8 @@ class DoGSettings:
 
     def __post_init__(self) -> None:
         checked = {
-            "nfeatures": _integer(self.nfeatures, "nfeatures", 0, MAX_FEATURES),
-            "nOctaveLayers": _integer(self.nOctaveLayers, "nOctaveLayers", 1, MAX_LAYERS),
+            "nfeatures": as_int(self.nfeatures, "nfeatures", 0, MAX_FEATURES),
+            "nOctaveLayers": as_int(self.nOctaveLayers, "nOctaveLayers", 1, MAX_LAYERS),
             "edgeThreshold": _number(self.edgeThreshold, "edgeThreshold", 1.0, MAX_THRESHOLD),
             "sigma": _number(self.sigma, "sigma", 1.0, MAX_SIGMA),
         }
@@ -57,10 +57,17 @@ class DoGSettings:
     @property
     def space(self) -> ScaleSpace:
         """What is searched, and for what."""
-        faint = LEAST_CONTRAST if self.nfeatures and self.contrastThreshold is None else None
-        return ScaleSpace(
-            self.sigma / 2, self.nOctaveLayers, self.contrast, self.edgeThreshold, faint
-        )
+        contrast, faint = self.contrast, None
+        if self.nfeatures and self.contrastThreshold is None:
+            contrast, faint = COUNTED_CONTRAST, LEAST_CONTRAST
+        return ScaleSpace(self.sigma / 2, self.nOctaveLayers, contrast, self.edgeThreshold, faint)
+
+
+class _Factory:
+    """`create`, as OpenCV's factories are called: the class itself, with all its arguments."""
+
+    def __get__(self, instance: object, cls: type[Made]) -> type[Made]:
+        return cls
 
 
 class SIFTLike:
@@ -71,10 +78,7 @@ class SIFTLike:
 
     _detection: DoGSettings
 
-    @classmethod
-    def create(cls: type[Self], *args: Any, **kwargs: Any) -> Self:
-        """As OpenCV's factories are called."""
-        return cls(*args, **kwargs)
+    create = _Factory()
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
@@ -127,14 +131,6 @@ class SIFTLike:
     def setSigma(self, sigma: float) -> None:
         """Blur of the first level, in half pixels."""
         self._detection = replace(self._detection, sigma=sigma)
-
-
-def _integer(value: Any, name: str, least: int, most: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer):
-        raise TypeError(f"{name} must be an int, got {value!r}")
-    if not least <= value <= most:
-        raise ValueError(f"{name} must be from {least} to {most}, got {value!r}")
-    return int(value)
 
 
 def _number(value: Any, name: str, least: float, most: float) -> float:

@@ -13,20 +13,18 @@ from kd_cv.draw.style import Axes, style, titled
 from kd_cv.pictures.palette import BLACK, BLUE, GRAY, GREEN, INK, ORANGE, PURPLE, SKY, VERMILION
 from kd_cv.whitening.variants import ATTENUATION, BETA_INDEX, attenuation, shrinkage
 
+BINS = 60  # of a histogram
+SHOWN = 120  # eigenvalues
+
 
 @style()
 def plot_similarities(
-    ax: Axes,
-    matching: ArrayLike,
-    non_matching: ArrayLike,
-    *,
-    bins: int = 60,
-    title: str | None = None,
+    ax: Axes, matching: ArrayLike, non_matching: ArrayLike, title: str | None = None
 ) -> Axes:
     """Histograms of the similarities of matching and of non-matching pairs."""
     groups = np.asarray(non_matching, np.float64), np.asarray(matching, np.float64)
     low = min(float(values.min()) for values in groups)
-    edges = np.linspace(low, 1.0, bins + 1).tolist()
+    edges = np.linspace(low, 1.0, BINS + 1).tolist()
     looks = (("non-matching", ORANGE), ("matching", BLUE))
     for values, (label, color) in zip(groups, looks, strict=True):
         ax.hist(values, edges, density=True, color=color, alpha=0.35)
@@ -39,13 +37,7 @@ def plot_similarities(
 
 @style()
 def plot_eigenvalues(
-    ax: Axes,
-    lam: ArrayLike,
-    *,
-    t: float = ATTENUATION,
-    beta_index: int = BETA_INDEX,
-    count: int = 120,
-    title: str | None = None,
+    ax: Axes, lam: ArrayLike, t: float = ATTENUATION, beta_index: int = BETA_INDEX
 ) -> Axes:
     """The eigenvalues that W, W_UA and W_US divide by, the largest being 1."""
     spectrum = np.asarray(lam, np.float64)
@@ -62,12 +54,12 @@ def plot_eigenvalues(
         ),
     )
     for values, color, dashes, label in curves:
-        ax.semilogy(i[:count], values[:count], dashes, color=color, label=label)
+        ax.semilogy(i[:SHOWN], values[:SHOWN], dashes, color=color, label=label)
     ax.axvline(beta_index, color=GRAY, linewidth=0.6, linestyle=":")
-    ax.set(xlabel=r"$i$", ylabel=r"$\lambda_i$", xlim=(1, min(count, len(spectrum))))
+    ax.set(xlabel=r"$i$", ylabel=r"$\lambda_i$", xlim=(1, min(SHOWN, len(spectrum))))
     ax.grid(True, linewidth=0.3, alpha=0.6)
     ax.legend()
-    return titled(ax, title)
+    return ax
 
 
 @style()

@@ -56,12 +56,7 @@ def plot_images(
         height = min(height, MAX_WIDTH / sum(ratios))
         figsize = height * sum(ratios) + 0.1 * len(images), height + 0.3 * bool(titles)
         _, axes = plt.subplots(
-            1,
-            len(images),
-            figsize=figsize,
-            width_ratios=ratios,
-            squeeze=False,
-            layout="compressed",
+            1, len(images), figsize=figsize, width_ratios=ratios, squeeze=False, layout="compressed"
         )
     flat = np.ravel(np.asarray(axes, dtype=object))
     if len(flat) != len(images):
@@ -130,7 +125,7 @@ def plot_keypoints(
 
 
 @style()
-def plot_frame(ax: Axes, keypoint: Any, *, magnification: float, color: str = SKY) -> Axes:
+def plot_frame(ax: Axes, keypoint: Any, *, magnification: float) -> Axes:
     """The square that the patch of a keypoint is cut from, a tick at its angle."""
     x, y, size, angle = _as_frames(keypoint)[0]
     turn = radians(np.array([angle]))[0]
@@ -141,7 +136,7 @@ def plot_frame(ax: Axes, keypoint: Any, *, magnification: float, color: str = SK
         centre + i * along + j * across for i, j in ((-1, -1), (1, -1), (1, 1), (-1, 1), (-1, -1))
     ]
     for points in (corners, [centre, centre + along]):
-        for shade, width in (("black", 2.6), (color, 1.4)):  # seen on any background
+        for shade, width in (("black", 2.6), (SKY, 1.4)):  # seen on any background
             ax.add_line(Line2D(*np.array(points).T, color=shade, linewidth=width))
     return ax
 

@@ -31,11 +31,7 @@ def plot_patch(ax: Axes, patch: NDArray[Any], title: str | None = None) -> Axes:
 
 @style()
 def plot_heatmap(
-    ax: Axes,
-    heat: Array,
-    *,
-    limit: float | None = None,
-    title: str | None = None,
+    ax: Axes, heat: Array, *, limit: float | None = None, title: str | None = None
 ) -> Axes:
     """A heat map (P, P): vermilion speaks for the match, blue against it.
 

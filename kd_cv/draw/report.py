@@ -22,14 +22,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from kd_cv.descriptor.frames import (
-    MAGNIFICATIONS,
-    Frames,
-    as_gray,
-    from_keypoints,
-    resizing,
-)
-from kd_cv.descriptor.sampling import extract_patches
+from kd_cv.descriptor.frames import as_gray, from_keypoints, resizing
 from kd_cv.descriptor.threads import opencv
 from kd_cv.explain import heat_limit, heat_maps
 from kd_cv.feature2d import KDDescriptor
@@ -48,34 +41,31 @@ TILE = 32  # side of a patch or heat map on the page, at most
 COLUMNS = 32  # tiles in a row of a sheet
 QUALITY = 80  # of all embedded images
 Image = NDArray[np.uint8]
+Results = Mapping[str, tuple[MatchResult, Feature]]
 
 
 def write_report(
     path: str | os.PathLike[str],
     image0: Image,
     image1: Image,
-    result: MatchResult,
+    results: Results,
     *,
     names: tuple[str, str],
-    descriptor: Feature,
-    title: str = "KD",
     ratio: float = RATIO,
     threshold: float = 3.0,
-    compared: Mapping[str, tuple[MatchResult, Feature]] | None = None,
 ) -> None:
     """Write a page of two matched images to a file, whole or not at all.
 
     image0, image1  (H, W, 3) BGR
-    result          of matching with `ratio` and `threshold`; the slider shows its candidates
+    results         title -> what was matched with `ratio` and `threshold`, and the descriptor that
+                    matched it; the first is shown, the others beside it. The slider shows the
+                    candidates; a KDDescriptor is explained by heat maps
     names           of the two photographs
-    descriptor      that made the result; a KDDescriptor is explained by heat maps
-    title           of the descriptor
-    compared        title -> result and descriptor of others, shown beside it
+
+    >>> images = [cv2.merge([image] * 3) for image in (image0, image1)]
+    >>> write_report("report.html", *images, {"KD": (result, KDDescriptor())}, names=("a", "b"))
     """
-    page = report_page(
-        image0, image1, result, names=names, descriptor=descriptor, title=title, ratio=ratio,
-        threshold=threshold, compared=compared,
-    )  # fmt: skip
+    page = report_page(image0, image1, results, names, ratio, threshold)
     with replacing(path) as temporary:
         temporary.write_text(page, encoding="utf-8")
 
@@ -83,23 +73,17 @@ def write_report(
 def report_page(
     image0: Image,
     image1: Image,
-    result: MatchResult,
-    *,
+    results: Results,
     names: tuple[str, str],
-    descriptor: Feature,
-    title: str = "KD",
     ratio: float = RATIO,
     threshold: float = 3.0,
-    compared: Mapping[str, tuple[MatchResult, Feature]] | None = None,
 ) -> str:
     """The page of `write_report` as text."""
-    chosen = {title: (result, descriptor)}
-    everything = {**chosen, **{k: v for k, v in (compared or {}).items() if k not in chosen}}
     small0, small1 = reduced(image0, MAX_SIDE), reduced(image1, MAX_SIDE)
-    most = MAX_MATCHES // len(everything)
+    most = MAX_MATCHES // len(results)
     parts = [
-        _Part(key, image0, image1, *found, names, ratio, threshold, most)
-        for key, found in everything.items()
+        _Part(title, image0, image1, result, descriptor, names, ratio, threshold, most)
+        for title, (result, descriptor) in results.items()
     ]
     H_0to1 = parts[0].H_0to1
     sheets = "".join(part.sheets(number) for number, part in enumerate(parts))
@@ -150,23 +134,29 @@ class _Part:
         self.ratio, self.threshold = ratio, threshold
         matches, self.ratios, self.inliers = _on_page(result, ratio, threshold, most)
         keypoints = result.keypoints0, result.keypoints1
-        frames_of = descriptor.frames if _is_kd(descriptor) else from_keypoints
+        ours = isinstance(descriptor, KDDescriptor)
+        kd = descriptor if ours else _sift_window()
         self.frames = [
-            frames_of([points[i] for i in rows.tolist()])
+            kd.frames([points[i] for i in rows.tolist()])
             for points, rows in zip(keypoints, matches.T, strict=True)
         ]
-        self.side = _side(descriptor)
-        images = as_gray(image0), as_gray(image1)
+        scales = kd.settings.scales
+        self.side = kd.settings.side * max(scales)  # of the largest patch, in sizes of a frame
         stack0, stack1 = (
-            _stacks(descriptor, image, frames)
-            for image, frames in zip(images, self.frames, strict=True)
+            kd.settings.patches(as_gray(image), frames)
+            for image, frames in zip((image0, image1), self.frames, strict=True)
         )
-        largest = int(np.argmax(descriptor.settings.scales)) if _is_kd(descriptor) else 0
+        largest = int(np.argmax(scales))
         self.patches = _stretched(_small(_in_turn(stack0[:, largest], stack1[:, largest])))
-        self.maps = None
-        if _explainable(descriptor):
-            self.maps = heat_maps(stack0, stack1, descriptor.settings)
-        self.no_heat = "" if self.maps else _why_no_heat(title, descriptor)
+        self.maps, self.no_heat = None, ""
+        if not ours:
+            self.no_heat = (
+                f"The histograms of {title} cannot be shared out among the pixels: no heat maps."
+            )
+        elif kd.projection is not None and kd.projection.power != 1.0:
+            self.no_heat = "A whitening with a square root cannot be shared out among the pixels."
+        else:
+            self.maps = heat_maps(stack0, stack1, kd.settings)
 
     @property
     def H_0to1(self) -> NDArray[np.float64] | None:
@@ -249,34 +239,9 @@ def _on_page(
     return matches[order], ratios[order], inliers[order]
 
 
-def _is_kd(descriptor: Any) -> bool:
-    return isinstance(descriptor, KDDescriptor)
-
-
-def _explainable(descriptor: Any) -> bool:
-    if not _is_kd(descriptor):
-        return False
-    return descriptor.projection is None or descriptor.projection.power == 1.0
-
-
-def _why_no_heat(title: str, descriptor: Any) -> str:
-    if _is_kd(descriptor):
-        return "A whitening with a square root cannot be shared out among the pixels."
-    return f"The histograms of {title} cannot be shared out among the pixels: no heat maps."
-
-
-def _side(descriptor: Any) -> float:
-    """Side of the largest patch in sizes of a frame; for others, of SIFT's window."""
-    if not _is_kd(descriptor):
-        return MAGNIFICATIONS["sift"]
-    return descriptor.settings.side * max(descriptor.settings.scales)
-
-
-def _stacks(descriptor: Any, gray: NDArray[Any], frames: Frames) -> NDArray[np.float32]:
-    """What the descriptor sees, (N, S, P, P); for others, SIFT's window in 32 x 32 samples."""
-    if _is_kd(descriptor):
-        return descriptor.settings.patches(gray, frames)
-    return extract_patches(gray, frames, TILE, MAGNIFICATIONS["sift"])[:, None]
+def _sift_window() -> KDDescriptor:
+    """What stands for a descriptor that is not ours: it sees the window of SIFT."""
+    return KDDescriptor(patch_size=TILE, whitening=None, magnification="sift")
 
 
 def _in_turn(first: NDArray[Any], second: NDArray[Any]) -> NDArray[Any]:

@@ -4,7 +4,8 @@ Three formats, each a folder of files beside or apart from the photographs:
 
 - Strecha's: `NAME.camera` for each photograph: K (3 x 3), a row of zeros, the rotation from camera
   to world, the centre, and the width and height that K is for;
-- COLMAP's model as text: `cameras.txt` and `images.txt`, with cameras without distortion;
+- COLMAP's model: `cameras.bin` and `images.bin`, or the same as text (.txt), with cameras without
+  distortion;
 - `poses.txt`: a line for each photograph, its name and then K, R (both 3 x 3, by rows) and t.
 
 Everywhere X_camera = R X_world + t, and the centre of the first pixel is (0, 0).
@@ -13,15 +14,18 @@ Everywhere X_camera = R X_world + t, and the centre of the first pixel is (0, 0)
 from __future__ import annotations
 
 import os
+import struct
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
 from kd_cv.descriptor.frames import from_corner, resizing
-from kd_cv.io.files import read_text
+from kd_cv.io.files import read_bytes, read_text
 from kd_cv.io.images import read_gray
 from kd_cv.models import as_camera
 
@@ -58,8 +62,13 @@ def read_cameras(
     """
     photos = Path(photos)
     folder = photos if cameras is None else Path(cameras)
-    if (folder / "cameras.txt").is_file() and (folder / "images.txt").is_file():
-        views = _read_colmap(photos, folder)
+    colmap = [
+        ending
+        for ending in (".bin", ".txt")
+        if all((folder / (name + ending)).is_file() for name in ("cameras", "images"))
+    ]
+    if colmap:
+        views = _read_colmap(photos, folder, colmap[0])
     elif (folder / "poses.txt").is_file():
         views = _read_poses(photos, folder / "poses.txt")
     else:
@@ -71,7 +80,7 @@ def read_cameras(
     if len(views) < 2:
         raise ValueError(
             f"{folder} has the cameras of {len(views)} photographs of {photos}: expected "
-            "NAME.camera, cameras.txt and images.txt, or poses.txt, for two photographs or more"
+            "NAME.camera, cameras and images (.bin, .txt) or poses.txt, for two photographs or more"
         )
     return sorted(views, key=lambda view: view.image.name)
 
@@ -106,33 +115,98 @@ def _read_poses(photos: Path, path: Path) -> list[CameraView]:
     return views
 
 
-def _read_colmap(photos: Path, folder: Path) -> list[CameraView]:
+def _read_colmap(photos: Path, folder: Path, ending: str) -> list[CameraView]:
+    in_cameras, in_images = folder / f"cameras{ending}", folder / f"images{ending}"
+    binary = ending == ".bin"
     cameras = {}
-    for words in _rows(folder / "cameras.txt", 7):
-        f = _numbers(words[4:], folder / "cameras.txt")
-        if words[1] == "SIMPLE_PINHOLE" and len(f) == 3:
-            fx, fy, cx, cy = f[0], *f
-        elif words[1] == "PINHOLE" and len(f) == 4:
-            fx, fy, cx, cy = f
+    for number, model, values in _binary_cameras(in_cameras) if binary else _cameras(in_cameras):
+        if model == "SIMPLE_PINHOLE" and len(values) == 3:
+            fx, fy, cx, cy = values[0], *values
+        elif model == "PINHOLE" and len(values) == 4:
+            fx, fy, cx, cy = values
         else:
             raise ValueError(
-                f"{folder / 'cameras.txt'}: camera {words[0]} is a {words[1]} of {len(f)} numbers; "
+                f"{in_cameras}: camera {number} is a {model} of {len(values)} numbers; "
                 "only PINHOLE, of 4, and SIMPLE_PINHOLE, of 3, have no distortion: undistort the "
                 "photographs first"
             )
         cx, cy = from_corner(np.array([cx, cy]))
-        cameras[words[0]] = np.array([[fx, 0, cx], [0, fy, cy], [0, 0, 1.0]])
+        cameras[number] = np.array([[fx, 0, cx], [0, fy, cy], [0, 0, 1.0]])
     views = []
-    for words in _rows(folder / "images.txt", 10, every=2):
-        w, x, y, z, *t = _numbers(words[1:8], folder / "images.txt")
+    for number, pose, camera, name in _binary_images(in_images) if binary else _images(in_images):
+        w, x, y, z, *t = pose
         norm = np.linalg.norm([w, x, y, z])
         angle = 2 * np.arctan2(np.linalg.norm([x, y, z]), w)
         axis = np.array([x, y, z]) / max(float(np.linalg.norm([x, y, z])), 1e-300)
-        if not norm > 0 or words[8] not in cameras:
-            raise ValueError(f"{folder / 'images.txt'}: image {words[0]} has no rotation or camera")
+        if not norm > 0 or camera not in cameras:
+            raise ValueError(f"{in_images}: image {number} has no rotation or camera")
         R = cv2.Rodrigues(angle * axis)[0]
-        views.append(CameraView(_photo(photos, words[9]), cameras[words[8]], R, np.array(t)))
+        views.append(CameraView(_photo(photos, name), cameras[camera], R, np.array(t)))
     return views
+
+
+# Of a model, as text or not: number, model and parameters of each camera; number, quaternion and
+# translation, camera and name of each image.
+_Cameras = Iterable[tuple[int, str, Float64]]
+_Images = Iterable[tuple[int, Float64, int, str]]
+
+
+def _cameras(path: Path) -> _Cameras:
+    for words in _rows(path, 7):
+        yield _number(words[0], path), words[1], _numbers(words[4:], path)
+
+
+def _images(path: Path) -> _Images:
+    for words in _rows(path, 10, every=2):
+        pose = _numbers(words[1:8], path)
+        yield _number(words[0], path), pose, _number(words[8], path), words[9]
+
+
+def _binary_cameras(path: Path) -> _Cameras:
+    """Only models without distortion are known by their parameters: none is read after another."""
+    parameters = {0: ("SIMPLE_PINHOLE", 3), 1: ("PINHOLE", 4)}
+    read = _Binary(path)
+    for _ in range(read("Q")[0]):
+        number, kind, _, _ = read("iiQQ")
+        model, count = parameters.get(kind, (f"model {kind}", 0))
+        yield number, model, read.finite(f"{count}d")
+
+
+def _binary_images(path: Path) -> _Images:
+    read = _Binary(path)
+    for _ in range(read("Q")[0]):
+        (number,), pose, (camera,) = read("i"), read.finite("7d"), read("i")
+        name = read.name()
+        read.skip(24 * read("Q")[0])  # its points: x, y and the number of the point in space
+        yield number, pose, camera, name
+
+
+class _Binary:
+    """Numbers and names of a file, one after the other, little-endian."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._data, self._at = path, read_bytes(path, MAX_BYTES), 0
+
+    def __call__(self, kinds: str) -> tuple[Any, ...]:
+        start = self.skip(struct.calcsize("<" + kinds))
+        return struct.unpack_from("<" + kinds, self._data, start)
+
+    def finite(self, kinds: str) -> Float64:
+        return _finite(np.array(self(kinds), np.float64), self._path)
+
+    def name(self) -> str:
+        end = self._data.find(b"\0", self._at)
+        if end < 0:
+            raise ValueError(f"{self._path} ends within a name")
+        start = self.skip(end + 1 - self._at)
+        return self._data[start:end].decode("utf-8")
+
+    def skip(self, count: int) -> int:
+        """Where the next `count` bytes begin, which are passed over."""
+        start, self._at = self._at, self._at + count
+        if self._at > len(self._data):
+            raise ValueError(f"{self._path} is cut off: it ends after {len(self._data)} bytes")
+        return start
 
 
 def _rows(path: Path, fewest: int, every: int = 1) -> list[list[str]]:
@@ -158,6 +232,17 @@ def _numbers(words: list[str], path: Path) -> Float64:
         numbers = np.array([float(word) for word in words])
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
+    return _finite(numbers, path)
+
+
+def _finite(numbers: Float64, path: Path) -> Float64:
     if not np.isfinite(numbers).all():
         raise ValueError(f"{path} has a number that is not finite")
     return numbers
+
+
+def _number(word: str, path: Path) -> int:
+    try:
+        return int(word)
+    except ValueError as error:
+        raise ValueError(f"{path}: {word!r} is not the number of a camera or an image") from error

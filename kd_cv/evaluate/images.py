@@ -3,57 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from typing import NamedTuple
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from kd_cv.descriptor.frames import from_keypoints, resizing
+from kd_cv.checks import as_int, as_positive
+from kd_cv.descriptor.frames import from_keypoints
 from kd_cv.descriptor.threads import opencv
 from kd_cv.evaluate import metrics
 from kd_cv.evaluate.cache import Cache
 from kd_cv.evaluate.candidates import Array32, Candidate
 from kd_cv.evaluate.intervals import SEEDS, PairTable, summaries
 from kd_cv.evaluate.scores import Progress, Score, tell
-from kd_cv.io.images import read_gray, reduced
+from kd_cv.fit.sequences import ImageSet
 from kd_cv.models import find_homography
 from kd_cv.neighbours import RATIO, as_ratio, match_descriptors
-
-Gray = NDArray[np.uint8]
 
 CORNERS = (1, 3, 5, 10)  # pixels, of the homography's corners
 
 
 class NothingToMatch(ValueError):
     """No two images have a keypoint in common."""
-
-
-@dataclass(frozen=True)
-class ImageSet:
-    """Images of one plane, as paths or gray arrays, and the homographies (K, 3, 3) from image 1."""
-
-    name: str
-    images: Sequence[Path | Gray]
-    H_1tok: NDArray[np.float64]
-
-    def load(self, index: int) -> Gray:
-        image = self.images[index]
-        return image if isinstance(image, np.ndarray) else read_gray(image)
-
-    def load_all(self, max_size: int | None = None) -> tuple[list[Gray], NDArray[np.float64]]:
-        """The images, reduced to at most `max_size` pixels a side, and their homographies."""
-        grays, shrinks = [], []
-        for k in range(len(self.images)):
-            image = self.load(k)
-            gray = reduced(image, max_size)
-            grays.append(gray)
-            shrinks.append(resizing(image.shape, gray.shape))
-        return grays, np.stack(
-            [S @ H @ np.linalg.inv(shrinks[0]) for S, H in zip(shrinks, self.H_1tok, strict=True)]
-        )
 
 
 def image_matching(
@@ -75,17 +47,13 @@ def image_matching(
     homography is estimated `seeds` times, from the mutual matches up to a ratio. `summaries` adds
     intervals, gains and "pairs".
     """
-    if max_keypoints < 2 or not 0 < threshold < np.inf or seeds < 1:
-        raise ValueError(
-            "max_keypoints must be at least 2, threshold positive and seeds at least 1, "
-            f"got {max_keypoints}, {threshold} and {seeds}"
-        )
-    ratio = as_ratio(ratio)
-    detector = cv2.SIFT_create(max_keypoints)
+    detector = cv2.SIFT_create(as_int(max_keypoints, "max_keypoints", 2))
+    threshold, ratio = as_positive(threshold, "threshold"), as_ratio(ratio)
+    seeds = as_int(seeds, "seeds")
     tables = {candidate.name: PairTable() for candidate in candidates}
     dims: dict[str, int] = {}
     for images in sets:
-        grays = [images.load(k) for k in range(len(images.images))]
+        grays, H_1tok = images.load_all()
         with opencv:
             frames = [from_keypoints(detector.detect(gray, None)) for gray in grays]
         for candidate in candidates:
@@ -96,7 +64,7 @@ def image_matching(
             dims[candidate.name] = rows[0].shape[1]
             for k in range(1, len(grays)):
                 score = match_scores(
-                    rows[0], rows[k], frames[0][:, :2], frames[k][:, :2], images.H_1tok[k],
+                    rows[0], rows[k], frames[0][:, :2], frames[k][:, :2], H_1tok[k],
                     grays[0].shape, threshold, seeds, ratio,
                 )  # fmt: skip
                 if score is not None:

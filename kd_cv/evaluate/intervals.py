@@ -64,10 +64,16 @@ class PairTable:
         self._errors.append(errors)
         self._others.append(others)
 
-    def errors(self, chosen: NDArray[np.bool_] | None = None) -> NDArray[np.float64]:
-        """(pairs, seeds), of all pairs or of those chosen by a mask."""
-        errors = np.array(self._errors, np.float64)
-        return errors if chosen is None else errors[chosen]
+    def part(self, chosen: NDArray[np.bool_]) -> PairTable:
+        """The table of some of the pairs, by a mask."""
+        part = PairTable()
+        for n in np.flatnonzero(chosen):
+            part.add(self._errors[n], **self._others[n])
+        return part
+
+    def errors(self) -> NDArray[np.float64]:
+        """(pairs, seeds), of all pairs."""
+        return np.array(self._errors, np.float64)
 
     def columns(self, thresholds: Sequence[int]) -> dict[str, tuple[NDArray[Any], Statistic]]:
         """By name: what is drawn from, a row for each pair, and the statistic of a draw."""

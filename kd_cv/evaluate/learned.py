@@ -26,6 +26,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from kd_cv.descriptor.frames import from_keypoints
 from kd_cv.detector.dog import DoG
 from kd_cv.evaluate.candidates import kornia_patches
 from kd_cv.types import KeyPoints
@@ -65,8 +66,6 @@ class AtOurKeypoints:
 
     def detectAndCompute(self, image: Gray, mask: None) -> tuple[KeyPoints, Any]:
         """Keypoints of one image and their rows."""
-        from kd_cv.descriptor.frames import from_keypoints
-
         keypoints = self._detector.detect(image, None)
         return keypoints, self._patches.at_frames(image, from_keypoints(keypoints))
 

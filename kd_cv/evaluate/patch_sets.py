@@ -74,17 +74,6 @@ class PatchSet:
             pairs.append(np.stack([order[same], order[same + gap]], axis=1))
         return np.concatenate(pairs)
 
-    def __add__(self, other: PatchSet) -> PatchSet:
-        """Both sets in one; point ids of the second are renumbered so that none is shared."""
-        known = other.point_ids != NO_POINT
-        offset = max(int(self.point_ids.max(initial=NO_POINT)), NO_POINT) + 1
-        return PatchSet(
-            np.concatenate([self.patches, other.patches]),
-            np.concatenate([self.point_ids, np.where(known, other.point_ids + offset, NO_POINT)]),
-            np.concatenate([self.pairs, other.pairs + len(self)]),
-            np.concatenate([self.labels, other.labels]),
-        )
-
 
 def read_phototourism(
     folder: str | os.PathLike[str], matches: str | os.PathLike[str] | None = None

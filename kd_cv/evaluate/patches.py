@@ -9,7 +9,6 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from kd_cv.descriptor.frames import MAGNIFICATION
 from kd_cv.descriptor.sampling import extract_patches
 from kd_cv.evaluate import metrics
 from kd_cv.evaluate.cache import Cache
@@ -68,19 +67,15 @@ def pairs_of_set(patch_set: PatchSet, pairs: Literal["all", "m50"] = "all") -> P
 
 
 def pairs_of_scenes(
-    scenes: Iterable[Scene],
-    patch_size: int = 64,
-    magnification: float = MAGNIFICATION,
-    max_pairs: int = 5000,
-    seed: int = 0,
+    scenes: Iterable[Scene], patch_size: int = 64, max_pairs: int = 5000
 ) -> PatchPairs:
     """Matching pairs of scenes, at most max_pairs, and as many that do not match."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     patches, groups, matching = [], [], []
     count = points = 0
     for scene in scenes:
         for view in scene.views:
-            cut = extract_patches(view.load(), view.frames, patch_size, magnification)
+            cut = extract_patches(view.load(), view.frames, patch_size)
             patches.append(np.rint(255 * cut).astype(np.uint8))
             groups.append(view.point_ids + points)
         matching.append(scene.all_pairs() + count)
@@ -96,18 +91,6 @@ def pairs_of_scenes(
     used, rows = np.unique(np.concatenate([same, other]), return_inverse=True)
     labels = np.arange(len(same) + len(other)) < len(same)
     return PatchPairs("scenes", np.concatenate(patches)[used], rows.reshape(-1, 2), labels)
-
-
-def phototourism(
-    patch_set: PatchSet,
-    candidates: Iterable[Candidate],
-    pairs: Literal["all", "m50"] = "all",
-    cache: Cache | None = None,
-    name: str = "patches",
-    progress: Progress | None = None,
-) -> list[Score]:
-    """FPR95 of candidates on a Phototourism set."""
-    return patch_verification(pairs_of_set(patch_set, pairs), candidates, cache, name, progress)
 
 
 def patch_verification(

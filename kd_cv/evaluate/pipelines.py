@@ -20,12 +20,13 @@ from numpy.typing import NDArray
 from kd_cv.detector.keypoints import opencv_factory, strongest
 from kd_cv.evaluate import learned, metrics
 from kd_cv.evaluate.cameras import CameraView
-from kd_cv.evaluate.images import CORNERS, ImageSet, corner_errors
+from kd_cv.evaluate.images import CORNERS, corner_errors
 from kd_cv.evaluate.intervals import SEEDS, PairTable, summaries
 from kd_cv.evaluate.pose import BASELINES, THRESHOLDS, pose_errors, viewing_angle
 from kd_cv.evaluate.scores import Progress, Score, tell
 from kd_cv.feature2d import KDDescriptor
 from kd_cv.features import RootSIFT
+from kd_cv.fit.sequences import ImageSet
 from kd_cv.io.images import read_gray
 from kd_cv.neighbours import RATIO, as_ratio, match_descriptors
 from kd_cv.types import Feature

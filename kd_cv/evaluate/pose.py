@@ -9,12 +9,13 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from kd_cv.checks import as_int, as_positive
 from kd_cv.descriptor.frames import from_keypoints
 from kd_cv.descriptor.threads import opencv
 from kd_cv.evaluate.cache import Cache
 from kd_cv.evaluate.cameras import CameraView
 from kd_cv.evaluate.candidates import Array32, Candidate
-from kd_cv.evaluate.intervals import SEEDS, PairTable, area, summaries
+from kd_cv.evaluate.intervals import SEEDS, PairTable, summaries
 from kd_cv.evaluate.scores import Progress, Score, tell
 from kd_cv.io.images import read_gray
 from kd_cv.models import find_pose
@@ -43,16 +44,12 @@ def relative_pose(
 
     Values in percent: "auc5", "auc10", "auc20" of the larger of the two angles by which rotation
     and direction of translation are wrong; "inliers" of a pair, a mean; `summaries` adds intervals,
-    gains and "pairs". "auc10 0-15" and so on are for the pairs whose viewing directions are that
-    many degrees apart, and "pairs 0-15" is their number.
+    gains and "pairs". "auc10 0-15", "auc10 0-15 gain" and so on are those of the pairs whose
+    viewing directions are that many degrees apart.
     """
-    if max_keypoints < 5 or not 0 < threshold < np.inf or seeds < 1:
-        raise ValueError(
-            "max_keypoints must be at least 5, threshold positive and seeds at least 1, "
-            f"got {max_keypoints}, {threshold} and {seeds}"
-        )
-    ratio = as_ratio(ratio)
-    detector = cv2.SIFT_create(max_keypoints)
+    detector = cv2.SIFT_create(as_int(max_keypoints, "max_keypoints", 5))
+    threshold, ratio = as_positive(threshold, "threshold"), as_ratio(ratio)
+    seeds = as_int(seeds, "seeds")
     tables = {candidate.name: PairTable() for candidate in candidates}
     apart: list[float] = []
     dims: dict[str, int] = {}
@@ -82,20 +79,19 @@ def relative_pose(
     if not apart:
         raise ValueError("no two photographs look the same way: there is no pair to match")
     values = summaries(tables, THRESHOLDS, against)
-    for candidate in candidates:
-        values[candidate.name] |= _by_baseline(tables[candidate.name], np.array(apart))
+    for low, high in itertools.pairwise(BASELINES):
+        chosen = (np.array(apart) >= low) & ((np.array(apart) < high) | (high == BASELINES[-1]))
+        if chosen.any():
+            parts = {name: table.part(chosen) for name, table in tables.items()}
+            for name, part in summaries(parts, THRESHOLDS, against).items():
+                values[name] |= {_of_part(key, f"{low}-{high}"): part[key] for key in part}
     return [Score(c.name, c.kind, dims[c.name], values[c.name]) for c in candidates]
 
 
-def _by_baseline(table: PairTable, apart: Float64) -> dict[str, float]:
-    """AUC of the pairs by how far their views are apart."""
-    values: dict[str, float] = {}
-    for low, high in itertools.pairwise(BASELINES):
-        chosen = (apart >= low) & ((apart < high) | (high == BASELINES[-1]))
-        if chosen.any():
-            values[f"auc10 {low}-{high}"] = area(table.errors(chosen), 10)
-            values[f"pairs {low}-{high}"] = int(chosen.sum())
-    return values
+def _of_part(key: str, part: str) -> str:
+    """The name of a value of a part of the pairs: "auc10 gain low" is "auc10 0-15 gain low"."""
+    first, *rest = key.split()
+    return " ".join([first, part, *rest])
 
 
 def pose_errors(

@@ -9,19 +9,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from kd_cv.evaluate.images import ImageSet
 from kd_cv.evaluate.patch_sets import read_phototourism
 from kd_cv.evaluate.patches import MAX_ALL_PAIRS, PatchPairs, pairs_of_scenes, pairs_of_set
-from kd_cv.fit.builders import (
-    JitterLevel,
-    hpatches_scene,
-    random_homography,
-    relight,
-    warp,
-    warp_scene,
-)
+from kd_cv.fit.builders import JitterLevel, hpatches_scene, random_warps, warp_scene
 from kd_cv.fit.scenes import Scene
-from kd_cv.fit.sequences import ImageSequence, read_sequence
+from kd_cv.fit.sequences import ImageSet, read_sequence
 from kd_cv.io.builtin import FIT_PHOTOS, TEST_PHOTOS, builtin_photos
 from kd_cv.io.files import as_folder
 from kd_cv.io.images import read_photos
@@ -29,7 +21,7 @@ from kd_cv.io.images import read_photos
 Gray = NDArray[np.uint8]
 
 
-def find_sequences(folder: str | os.PathLike[str]) -> list[ImageSequence]:
+def read_images(folder: str | os.PathLike[str]) -> list[ImageSet]:
     """The sequences in a folder of them, or the one that the folder is."""
     folder = as_folder(folder)
     places = [folder, *sorted(path for path in folder.iterdir() if path.is_dir())]
@@ -43,20 +35,12 @@ def _has_homography(folder: Path) -> bool:
     return any((folder / name).is_file() for name in ("H_1_2", "H1to2p"))
 
 
-def read_images(folder: str | os.PathLike[str]) -> list[ImageSet]:
-    """The image sequences of a folder (see `find_sequences`)."""
-    return [ImageSet(s.name, s.images, s.H_1tok) for s in find_sequences(folder)]
-
-
 def warped_images(
     photos: Iterable[tuple[str, Gray]], views: int = 4, seed: int = 0
 ) -> Iterator[ImageSet]:
     """Photographs, each with views - 1 random warps of itself, as `warp_scene` makes them."""
     for number, (name, gray) in enumerate(photos):
-        rng = np.random.default_rng([seed, number])
-        H_1tok = [np.eye(3)] + [random_homography(gray.shape, rng) for _ in range(views - 1)]
-        images = [gray] + [relight(warp(gray, H), rng) for H in H_1tok[1:]]
-        yield ImageSet(name, images, np.stack(H_1tok))
+        yield random_warps(name, gray, views, np.random.default_rng([seed, number]))
 
 
 def builtin_scenes(
@@ -99,7 +83,7 @@ def scenes_of(data: str | os.PathLike[str], jitter: JitterLevel | None = None) -
     """
     folder = as_folder(data)
     if any(_has_homography(place) for place in [folder, *folder.iterdir()]):
-        for sequence in find_sequences(folder):
+        for sequence in read_images(folder):
             if jitter:
                 yield hpatches_scene(sequence, jitter=jitter, max_keypoints=1500, max_frames=4000)
             else:

@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 from kd_cv.descriptor.frames import Frames, radians
 from kd_cv.descriptor.sampling import SHARPNESS, Pyramid, max_depth
 from kd_cv.descriptor.threads import opencv
-from kd_cv.detector.keypoints import detect
 from kd_cv.evaluate.patch_sets import STRIP_SIDE
 from kd_cv.evaluate.tasks import Tasks, draw_tasks, write_tasks
 from kd_cv.fit.correspond import (
@@ -32,31 +31,30 @@ from kd_cv.fit.correspond import (
     homography_map,
     jittered,
 )
-from kd_cv.fit.sequences import ImageSequence
+from kd_cv.fit.keypoints import detect
+from kd_cv.fit.sequences import ImageSet
 from kd_cv.io.files import replacing
-from kd_cv.io.images import read_gray
 
 Gray = NDArray[np.uint8]
 Patches = NDArray[np.uint8]
 Strips = Mapping[str, Patches]  # "ref", "e1", ... "t5": (N, P, P), row n of all the same point
 
+MAX_KEYPOINTS = 1000  # of each detector
 LEVELS = {"e": "easy", "h": "hard", "t": "tough"}
 
 
 def strips_of_sequence(
-    sequence: ImageSequence,
+    sequence: ImageSet,
     patch_size: int = STRIP_SIDE,
     magnification: float = REGION,
     max_patches: int = 500,
-    max_keypoints: int = 1000,
-    seed: int = 0,
 ) -> dict[str, Patches]:
     """The 16 strips of a sequence of six images; of the points that all images show, at most
     max_patches. magnification: side of a patch in keypoint sizes."""
-    images = [read_gray(path) for path in sequence.images]
-    rng = np.random.default_rng(seed)
-    frames = detect(images[0], ("sift", "hessian", "harris"), max_keypoints)
-    maps = [homography_map(H) for H in sequence.H_1tok]
+    images, H_1tok = sequence.load_all()
+    rng = np.random.default_rng(0)
+    frames = detect(images[0], ("sift", "hessian", "harris"), MAX_KEYPOINTS)
+    maps = [homography_map(H) for H in H_1tok]
     inside = [
         _within(image.shape, *_affine(frames, point_map, magnification))
         for image, point_map in zip(images, maps, strict=True)
@@ -138,7 +136,7 @@ def write_strips(folder: str | os.PathLike[str], strips: Strips) -> None:
 
 
 def save_sequences(
-    folder: str | os.PathLike[str], sequences: Iterable[tuple[str, Strips]], split: str = "all"
+    folder: str | os.PathLike[str], sequences: Iterable[tuple[str, Strips]]
 ) -> Tasks:
     """Write the strips of sequences in the layout of the release, and tasks for them in `tasks`."""
     contrast, images = {}, []
@@ -147,5 +145,5 @@ def save_sequences(
         contrast[name] = strips["ref"].std(axis=(1, 2))
         images.append(1 + sum(kind[0] == "e" for kind in strips))
     tasks = draw_tasks(contrast, images=min(images, default=2))
-    write_tasks(Path(folder) / "tasks", tasks, split)
+    write_tasks(Path(folder) / "tasks", tasks, "all")
     return tasks

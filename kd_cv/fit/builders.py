@@ -5,8 +5,8 @@ a photograph) each supply a point map from view to view; the rest is shared (`co
 
 - frames="detected": keypoints as the detector finds them in every view, linked where the point map
   says that they show the same point. Their errors are the detector's own.
-- frames="projected": keypoints of one view carried into the others by the point map, as in Brown's
-  Phototourism sets and in HPatches. They are exact but for the jitter that is asked for.
+- frames="projected", with homographies: keypoints of one view carried into the others by the point
+  map, as in HPatches. They are exact but for the jitter that is asked for.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from kd_cv.checks import as_int
 from kd_cv.descriptor.threads import opencv
-from kd_cv.detector.keypoints import Detector, detect
 from kd_cv.fit.correspond import (
     JITTER,
     Array,
@@ -33,15 +33,23 @@ from kd_cv.fit.correspond import (
     project_frames,
     scene_of,
 )
+from kd_cv.fit.keypoints import Detector, detect
 from kd_cv.fit.scenes import Scene
-from kd_cv.fit.sequences import ImageSequence, read_sequence
-from kd_cv.fit.surface import SurfaceMap, reconstruct, registered_views, track
+from kd_cv.fit.sequences import ImageSet, read_sequence
+from kd_cv.fit.surface import (
+    MAX_FEATURES,
+    MAX_IMAGE_SIZE,
+    SurfaceMap,
+    reconstruct,
+    registered_views,
+)
 from kd_cv.io.files import digest, read_bytes
 from kd_cv.io.images import MAX_IMAGE_BYTES, read_gray, read_photos
 
 FrameKind = Literal["detected", "projected"]
 JitterLevel = Literal["easy", "hard", "tough"]
 
+MAX_FRAMES = 20_000  # of a scene
 # To be raised when the rules of correspondence change, so that stored scenes are built anew.
 RECIPE = 2
 
@@ -50,13 +58,13 @@ RECIPE = 2
 
 
 def hpatches_scene(
-    sequence: ImageSequence | str | os.PathLike[str],
+    sequence: ImageSet | str | os.PathLike[str],
     *,
     frames: FrameKind = "projected",
     detectors: Sequence[Detector] = ("dog", "hessian", "harris"),
     jitter: JitterLevel | None = "hard",
     max_keypoints: int = 4000,
-    max_frames: int = 20_000,
+    max_frames: int = MAX_FRAMES,
     seed: int = 0,
 ) -> Scene:
     """A scene of an image sequence with homographies.
@@ -66,62 +74,44 @@ def hpatches_scene(
     frames="detected" takes the keypoints of every image as they are; jitter must be None.
     """
     _check(frames, jitter, max_keypoints, max_frames)
-    if not isinstance(sequence, ImageSequence):
+    if not isinstance(sequence, ImageSet):
         sequence = read_sequence(sequence)
-    images = [read_gray(path) for path in sequence.images]
+    rng = np.random.default_rng(seed)
     return _homography_scene(
-        sequence.name,
-        sequence.images,
-        images,
-        sequence.H_1tok,
-        frames=frames,
-        detectors=detectors,
-        jitter=jitter,
-        everywhere=True,
-        max_keypoints=max_keypoints,
-        max_frames=max_frames,
-        rng=np.random.default_rng(seed),
+        sequence, frames, detectors, jitter, max_keypoints, max_frames, rng, everywhere=True
     )
 
 
 def _homography_scene(
-    name: str,
-    sources: Sequence[Path | NDArray[np.uint8]],
-    images: Sequence[NDArray[np.uint8]],
-    H_1tok: Array,
-    *,
+    images: ImageSet,
     frames: FrameKind,
     detectors: Sequence[Detector],
     jitter: JitterLevel | None,
-    everywhere: bool,
     max_keypoints: int,
     max_frames: int,
     rng: np.random.Generator,
+    *,
+    everywhere: bool,
 ) -> Scene:
+    grays, H_1tok = images.load_all()
+
     def point_map(i: int, j: int) -> PointMap:
         return homography_map(H_1tok[j] @ np.linalg.inv(H_1tok[i]))
 
-    shapes = [image.shape for image in images]
     if frames == "detected":
-        frames_of_views = [detect(image, detectors, max_keypoints) for image in images]
-        pairs = itertools.combinations(range(len(images)), 2)
+        frames_of_views = [detect(gray, detectors, max_keypoints) for gray in grays]
+        pairs = itertools.combinations(range(len(grays)), 2)
         ids = link_detected(frames_of_views, point_map, pairs)
     else:
-        empty = np.empty((0, 4))
-        frames_of_views = [
-            detect(images[0], detectors, max_keypoints),
-            *(empty for _ in images[1:]),
-        ]
         frames_of_views, ids = project_frames(
-            frames_of_views,
-            shapes,
-            point_map,
-            [(0, j) for j in range(1, len(images))],
+            detect(grays[0], detectors, max_keypoints),
+            [gray.shape for gray in grays],
+            [point_map(0, j) for j in range(1, len(grays))],
             rng,
             jitter=JITTER[jitter] if jitter else None,
             everywhere=everywhere,
         )
-    return scene_of(name, sources, frames_of_views, ids, max_frames, rng)
+    return scene_of(images.name, images.images, frames_of_views, ids, max_frames, rng)
 
 
 def _check(frames: str, jitter: str | None, max_keypoints: int, max_frames: int) -> None:
@@ -131,11 +121,8 @@ def _check(frames: str, jitter: str | None, max_keypoints: int, max_frames: int)
         raise ValueError(f"jitter must be None or one of {list(JITTER)}, got {jitter!r}")
     if frames == "detected" and jitter is not None:
         raise ValueError("detected frames carry the detector's own noise: jitter must be None")
-    if max_keypoints < 1 or max_frames < 2:
-        raise ValueError(
-            f"max_keypoints must be at least 1 and max_frames at least 2, "
-            f"got {max_keypoints} and {max_frames}"
-        )
+    as_int(max_keypoints, "max_keypoints")
+    as_int(max_frames, "max_frames", 2)
 
 
 # ------------------------------------------------------------------------------- single photographs
@@ -151,7 +138,7 @@ def warp_scene(
     detectors: Sequence[Detector] = ("dog",),
     jitter: JitterLevel | None = None,
     max_keypoints: int = 2000,
-    max_frames: int = 20_000,
+    max_frames: int = MAX_FRAMES,
 ) -> Scene:
     """A scene made of one photograph: itself and n_views - 1 random warps of it.
 
@@ -159,8 +146,7 @@ def warp_scene(
     The views hold their images as arrays.
     """
     _check(frames, jitter, max_keypoints, max_frames)
-    if n_views < 2:
-        raise ValueError(f"n_views must be at least 2, got {n_views}")
+    as_int(n_views, "n_views", 2)
     if isinstance(photo, np.ndarray):
         gray = photo
         if gray.ndim != 2 or gray.dtype != np.uint8:
@@ -169,23 +155,19 @@ def warp_scene(
         gray = read_gray(photo)
         name = name or Path(photo).stem
     rng = np.random.default_rng(seed)
-    H_1tok = np.stack(
-        [np.eye(3), *(random_homography(gray.shape, rng) for _ in range(n_views - 1))]
-    )
-    images = [gray, *(relight(warp(gray, H), rng) for H in H_1tok[1:])]
+    images = random_warps(name or "photo", gray, n_views, rng)
     return _homography_scene(
-        name or "photo",
-        images,
-        images,
-        H_1tok,
-        frames=frames,
-        detectors=detectors,
-        jitter=jitter,
-        everywhere=False,
-        max_keypoints=max_keypoints,
-        max_frames=max_frames,
-        rng=rng,
+        images, frames, detectors, jitter, max_keypoints, max_frames, rng, everywhere=False
     )
+
+
+def random_warps(
+    name: str, gray: NDArray[np.uint8], views: int, rng: np.random.Generator
+) -> ImageSet:
+    """A photograph and views - 1 random warps of it."""
+    H_1tok = [np.eye(3), *(random_homography(gray.shape, rng) for _ in range(views - 1))]
+    images = [gray, *(relight(warp(gray, H), rng) for H in H_1tok[1:])]
+    return ImageSet(name, images, np.stack(H_1tok))
 
 
 def random_homography(shape: tuple[int, ...], rng: np.random.Generator) -> Array:
@@ -236,30 +218,21 @@ def sfm_scene(
     image_folder: str | os.PathLike[str],
     workspace: str | os.PathLike[str],
     *,
-    frames: FrameKind = "detected",
-    jitter: JitterLevel | None = None,
     camera: Literal["auto", "single", "per-image"] = "auto",
-    max_image_size: int = 1280,
-    max_features: int = 4096,
     detectors: Sequence[Detector] = ("dog",),
     max_keypoints: int = 4000,
-    max_frames: int = 20_000,
-    max_error: float = 1.5,
     seed: int = 0,
-    threads: int = -1,
-    progress: bool = False,
 ) -> Scene:
     """A scene of photographs of one place, by structure from motion (pycolmap, on the CPU).
 
-    The reconstruction (max_image_size, max_features: of COLMAP's SIFT; camera: how photographs
-    share intrinsics) gives the surface; keypoints of cv2.SIFT in the photographs as they are get
-    linked by it (see SurfaceMap), with at most max_error pixels of uncertainty.
+    The reconstruction (camera: how photographs share intrinsics) gives the surface; keypoints of
+    the detectors in the photographs as they are get linked by it (see `SurfaceMap`).
 
     workspace: a folder for this scene. It keeps the database, the model and the scene under names
     that depend on the photographs and the settings: an interrupted run continues where it stopped,
     a finished one is read back, and other settings are worked out separately.
     """
-    _check(frames, jitter, max_keypoints, max_frames)
+    as_int(max_keypoints, "max_keypoints")
     folder, workspace = Path(image_folder), Path(workspace)
     if camera not in ("auto", "single", "per-image"):
         raise ValueError(f"camera must be 'auto', 'single' or 'per-image', got {camera!r}")
@@ -268,53 +241,32 @@ def sfm_scene(
         raise ValueError(f"{folder}: 3 photographs or more are needed, {len(names)} can be read")
     settings: dict[str, Any] = {
         "images": {name: digest(read_bytes(folder / name, MAX_IMAGE_BYTES), 32) for name in names},
-        "max_image_size": max_image_size,
-        "max_features": max_features,
+        "max_image_size": MAX_IMAGE_SIZE,
+        "max_features": MAX_FEATURES,
         "camera": camera,
     }
     home = workspace / f"reconstruction-{_settings_digest(settings)}"
     settings |= {
-        "frames": frames,
-        "jitter": jitter,
         "detectors": list(detectors),
         "max_keypoints": max_keypoints,
-        "max_frames": max_frames,
-        "max_error": max_error,
         "seed": seed,
         "name": folder.resolve().name,
         "recipe": RECIPE,
     }
-    finished = workspace / f"scene-{frames}-{_settings_digest(settings)}.npz"
+    finished = workspace / f"scene-{_settings_digest(settings)}.npz"
     if finished.is_file():
         return Scene.load(finished, folder)
-    model = reconstruct(
-        folder, home, names, max_image_size, max_features, camera, threads, progress
-    )
-    cameras, paths = registered_views(model, folder)
-
-    rng = np.random.default_rng(seed)
-    frames_of_views = []
-    for path, view in track(zip(paths, cameras, strict=True), "detecting", len(paths), progress):
+    cameras, paths = registered_views(reconstruct(folder, home, names, camera), folder)
+    frames = []
+    for path, view in zip(paths, cameras, strict=True):
         gray = read_gray(path)
         if gray.shape != view.shape:
             raise ValueError(f"{path} is {gray.shape}, the reconstruction saw {view.shape}")
-        frames_of_views.append(detect(gray, detectors, max_keypoints))
-    # A detected keypoint confirms the prediction by being there; a projected one has to trust it.
-    surface = SurfaceMap(cameras, support=3 if frames == "detected" else 6, max_error=max_error)
-    pairs = surface.view_pairs()
-    steps = track(pairs, "linking views", len(pairs), progress)
-    if frames == "detected":
-        ids = link_detected(frames_of_views, surface.point_map, steps)
-    else:
-        frames_of_views, ids = project_frames(
-            frames_of_views,
-            [view.shape for view in cameras],
-            surface.point_map,
-            sorted(pairs + [(j, i) for i, j in pairs]),
-            rng,
-            jitter=JITTER[jitter] if jitter else None,
-        )
-    scene = scene_of(folder.resolve().name, paths, frames_of_views, ids, max_frames, rng)
+        frames.append(detect(gray, detectors, max_keypoints))
+    surface = SurfaceMap(cameras)
+    ids = link_detected(frames, surface.point_map, surface.view_pairs())
+    rng = np.random.default_rng(seed)
+    scene = scene_of(folder.resolve().name, paths, frames, ids, MAX_FRAMES, rng)
     scene.save(finished, folder)
     return scene
 

@@ -25,6 +25,7 @@ Array = NDArray[np.float64]
 PointMap = Callable[[Array], tuple[Array, Array]]
 
 REGION = 5.0  # side of HPatches' measurement region in keypoint sizes
+OVERLAP = 0.5  # intersection over union of two keypoints that count as one
 
 # A surface seen much more obliquely in one view than in the other is left out: a frame is a
 # similarity and cannot follow. The detector itself drops most of what the first limit lets pass.
@@ -102,18 +103,12 @@ def transfer_frames(
     return out
 
 
-def predict_frames(
-    frames: Array,
-    there: PointMap,
-    back: PointMap,
-    tolerance: float,
-    max_anisotropy: float = MAX_ANISOTROPY,
-) -> Array:
+def predict_frames(frames: Array, there: PointMap, back: PointMap, tolerance: float) -> Array:
     """transfer_frames, but NaN too where the way back does not return within tolerance (pixels).
 
     A point hidden in the other view has another surface in front of it, with another way back.
     """
-    predicted = transfer_frames(frames, there, max_anisotropy)
+    predicted = transfer_frames(frames, there)
     seen = np.flatnonzero(np.isfinite(predicted[:, 0]))
     returned, _ = back(predicted[seen, :2])
     off = np.linalg.norm(returned - frames[seen, :2], axis=1)
@@ -153,7 +148,6 @@ def link_detected(
     frames: Sequence[Array],
     point_map: Callable[[int, int], PointMap],
     view_pairs: Iterable[tuple[int, int]],
-    tolerance: Tolerance = TOLERANCE,
 ) -> list[NDArray[np.int64]]:
     """Give keypoints detected in several views the ids of the points they show.
 
@@ -169,9 +163,9 @@ def link_detected(
     edges, costs = [np.empty((0, 2), np.int64)], [np.empty(0)]
     for i, j in view_pairs:
         there, back = point_map(i, j), point_map(j, i)
-        predicted = predict_frames(frames[i], there, back, tolerance.distance)
+        predicted = predict_frames(frames[i], there, back, TOLERANCE.distance)
         expected[i, j] = np.isfinite(predicted[:, 0])
-        pairs, cost = candidate_pairs(predicted, frames[j], tolerance)
+        pairs, cost = candidate_pairs(predicted, frames[j])
         pairs = pairs + start[[i, j]]
         agreed.update((pairs.min(axis=1) * total + pairs.max(axis=1)).tolist())
         edges.append(pairs)
@@ -207,80 +201,55 @@ def link_detected(
 
 
 def project_frames(
-    frames: Sequence[Array],
+    frames: Array,
     shapes: Sequence[tuple[int, ...]],
-    point_map: Callable[[int, int], PointMap],
-    view_pairs: Iterable[tuple[int, int]],
+    maps: Sequence[PointMap],
     rng: np.random.Generator,
     *,
     jitter: Jitter | None = None,
     everywhere: bool = False,
-    tolerance: float = TOLERANCE.distance,
 ) -> tuple[list[Array], list[NDArray[np.int64]]]:
-    """Carry the keypoints of each view i into the views j of view_pairs (i, j).
+    """Carry keypoints (N, 4) of the first view into the others, by a point map to each of them.
 
     Only regions that lie within the image are kept, with everywhere only those that do so in all
-    the views j; where the map squeezes by more than MAX_ANISOTROPY_PROJECTED, that view is left
-    out. A keypoint that overlaps one that its view has already is dropped. Jitter is put on the
-    frame before it is carried over, afresh for each view j. Returns frames and ids per view.
+    views; where the map squeezes by more than MAX_ANISOTROPY_PROJECTED, that view is left out. Of
+    keypoints that overlap one is kept. Jitter is put on the frame before it is carried over, afresh
+    for each view. Returns frames and ids per view.
     """
-    out: list[list[Array]] = [[np.empty((0, 4))] for _ in frames]
-    ids: list[list[NDArray[np.int64]]] = [[np.empty(0, np.int64)] for _ in frames]
-    next_id = 0
-    for i, group in itertools.groupby(sorted(view_pairs), key=lambda pair: pair[0]):
-        targets = [j for _, j in group]
-        seeds = frames[i][_within(frames[i], shapes[i])]
-        seeds = seeds[distinct(seeds, rng, taken=np.concatenate(out[i]))]
-        carried, inside = {}, []
-        for j in targets:
-            there, back = point_map(i, j), point_map(j, i)
-            exact = predict_frames(seeds, there, back, tolerance, max_anisotropy=np.inf)
-            inside.append(_within(exact, shapes[j]))
-            shaken = seeds if jitter is None else jittered(seeds, jitter, rng)
-            carried[j] = transfer_frames(shaken, there, MAX_ANISOTROPY_PROJECTED)
-            carried[j][~inside[-1]] = np.nan
-        keep = np.any([np.isfinite(carried[j][:, 0]) for j in targets], axis=0)
-        if everywhere:
-            keep &= np.all(inside, axis=0)
-        new_ids = np.full(len(seeds), NO_POINT, np.int64)
-        new_ids[keep] = next_id + np.arange(keep.sum())
-        next_id += int(keep.sum())
-        out[i].append(seeds[keep])
-        ids[i].append(new_ids[keep])
-        for j in targets:
-            rows = keep & np.isfinite(carried[j][:, 0])
-            out[j].append(carried[j][rows])
-            ids[j].append(new_ids[rows])
-    return [np.concatenate(f) for f in out], [np.concatenate(n) for n in ids]
+    first = frames[_within(frames, shapes[0])]
+    first = first[distinct(first, rng)]
+    carried, inside = [], []
+    for there, shape in zip(maps, shapes[1:], strict=True):
+        inside.append(_within(transfer_frames(first, there, np.inf), shape))
+        shaken = first if jitter is None else jittered(first, jitter, rng)
+        carried.append(transfer_frames(shaken, there, MAX_ANISOTROPY_PROJECTED))
+        carried[-1][~inside[-1]] = np.nan
+    seen = [np.isfinite(view[:, 0]) for view in carried]
+    kept = np.any(seen, axis=0) & (np.all(inside, axis=0) | (not everywhere))
+    ids, rows = np.cumsum(kept) - 1, [kept, *(kept & one for one in seen)]
+    views = zip([first, *carried], rows, strict=True)
+    return [view[chosen] for view, chosen in views], [ids[chosen] for chosen in rows]
 
 
-def distinct(
-    frames: Array, rng: np.random.Generator, taken: Array | None = None, overlap: float = 0.5
-) -> NDArray[np.bool_]:
-    """Of frames whose circles overlap by more than `overlap` (intersection over union) keep one.
-
-    Which one is random; one that overlaps a frame of `taken` always goes. Returns a mask (N,).
-    """
-    fixed = np.empty((0, 4)) if taken is None else taken
-    both = np.concatenate([fixed, frames])
+def distinct(frames: Array, rng: np.random.Generator) -> NDArray[np.bool_]:
+    """Of frames whose circles overlap by more than OVERLAP keep one at random: a mask (N,)."""
     if not len(frames):
         return np.empty(0, np.bool_)
     # Circles of radii r <= R overlap by at most (r/R)^2, and not at all beyond r + R.
-    reach = both[:, 2] * (1 + np.sqrt(1 / overlap)) / 2
-    near = cKDTree(both[:, :2]).query_ball_point(frames[:, :2], reach[len(fixed) :])
-    i = np.repeat(np.arange(len(frames)) + len(fixed), [len(n) for n in near])
+    reach = frames[:, 2] * (1 + np.sqrt(1 / OVERLAP)) / 2
+    near = cKDTree(frames[:, :2]).query_ball_point(frames[:, :2], reach)
+    i = np.repeat(np.arange(len(frames)), [len(n) for n in near])
     j = np.fromiter(itertools.chain.from_iterable(near), np.int64, len(i))
-    d = np.linalg.norm(both[i, :2] - both[j, :2], axis=1)
-    clash = (circle_overlap(both[i, 2] / 2, both[j, 2] / 2, d) > overlap) & (i != j)
+    d = np.linalg.norm(frames[i, :2] - frames[j, :2], axis=1)
+    clash = (circle_overlap(frames[i, 2] / 2, frames[j, 2] / 2, d) > OVERLAP) & (i != j)
     rivals: dict[int, list[int]] = {}
     for a, b in zip(i[clash].tolist(), j[clash].tolist(), strict=True):
         rivals.setdefault(a, []).append(b)
         rivals.setdefault(b, []).append(a)
-    keep = np.zeros(len(both), np.bool_)
-    keep[: len(fixed)] = True
-    for a in (rng.permutation(len(frames)) + len(fixed)).tolist():
+    keep = np.zeros(len(frames), np.bool_)
+    for a in rng.permutation(len(frames)).tolist():
         keep[a] = not any(keep[b] for b in rivals.get(a, ()))
-    return keep[len(fixed) :]
+    return keep
 
 
 def circle_overlap(r: Array, R: Array, d: Array) -> Array:

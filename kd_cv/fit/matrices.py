@@ -52,35 +52,22 @@ def describe_scene(scene: Scene, describe: Describe) -> Described:
     return Described(X[described], row[pairs[described[pairs].all(axis=1)]], points[described])
 
 
-def scene_statistics(
-    scenes: Iterable[Scene],
-    settings: Settings,
-    *,
-    progress: Callable[[Scene], None] | None = None,
-) -> Statistics:
+def scene_statistics(scenes: Iterable[Scene], settings: Settings) -> Statistics:
     """Statistics of the raw descriptors of scenes and of their matching pairs.
 
-    The whitening of the settings is left out. One scene is in memory at a time. progress(scene) is
-    called after each.
+    The whitening of the settings is left out. One scene is in memory at a time.
     """
     raw = settings.raw
-    return descriptor_statistics(scenes, raw.rows, raw.descriptor_size, progress)
+    return descriptor_statistics(scenes, raw.rows, raw.descriptor_size)
 
 
-def descriptor_statistics(
-    scenes: Iterable[Scene],
-    describe: Describe,
-    dim: int,
-    progress: Callable[[Scene], None] | None = None,
-) -> Statistics:
+def descriptor_statistics(scenes: Iterable[Scene], describe: Describe, dim: int) -> Statistics:
     """Statistics of any descriptor: describe(gray, frames) gives its rows (N, dim)."""
     statistics = Statistics(dim)
     for scene in scenes:
         if scene.views:
             X, pairs, _ = describe_scene(scene, describe)
             statistics.update(X, pairs)
-        if progress:
-            progress(scene)
     return statistics
 
 

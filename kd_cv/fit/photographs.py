@@ -15,8 +15,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from kd_cv.detector.keypoints import detect
 from kd_cv.fit.builders import sfm_scene, warp_scene
+from kd_cv.fit.keypoints import detect
 from kd_cv.fit.scenes import Scene, View
 from kd_cv.io.files import digest
 from kd_cv.io.images import read_gray, reduced
@@ -42,15 +42,14 @@ def split_photos(paths: Sequence[Path]) -> tuple[list[Path], list[Path]]:
     return [path for path in paths if path not in held_out], held_out
 
 
-def read_reduced(path: Path, max_size: int = MAX_SIZE) -> NDArray[np.uint8] | None:
-    """A photograph in gray, its longer side at most max_size; None, with a warning, if it cannot be
-    read."""
+def read_reduced(path: Path) -> NDArray[np.uint8] | None:
+    """A photograph in gray, reduced to MAX_SIZE; None, with a warning, if it cannot be read."""
     try:
         gray = read_gray(path)
     except (ValueError, OSError) as error:
         warnings.warn(f"photograph skipped: {error}", stacklevel=2)
         return None
-    return reduced(gray, max_size)
+    return reduced(gray, MAX_SIZE)
 
 
 def photo_scenes(

@@ -4,29 +4,48 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kd_cv.descriptor.frames import resizing
 from kd_cv.io.files import as_folder, read_text
-from kd_cv.io.images import PHOTO_SUFFIXES
+from kd_cv.io.images import PHOTO_SUFFIXES, read_gray, reduced
+
+Gray = NDArray[np.uint8]
 
 
 @dataclass(frozen=True)
-class ImageSequence:
+class ImageSet:
     """Images 1..K of one plane (or from one place) and the homographies from image 1.
 
-    images: K paths. H_1tok: (K, 3, 3) float64; H_1tok[k - 1] maps image 1 to image k.
+    images: K paths or gray arrays. H_1tok: (K, 3, 3); H_1tok[k - 1] maps image 1 to image k.
     """
 
     name: str
-    images: tuple[Path, ...]
+    images: Sequence[Path | Gray]
     H_1tok: NDArray[np.float64]
 
+    def load(self, index: int) -> Gray:
+        """One of the images, counted from 0."""
+        image = self.images[index]
+        return image if isinstance(image, np.ndarray) else read_gray(image)
 
-def read_sequence(folder: str | os.PathLike[str]) -> ImageSequence:
+    def load_all(self, max_size: int | None = None) -> tuple[list[Gray], NDArray[np.float64]]:
+        """The images, reduced to at most `max_size` pixels a side, and their homographies."""
+        grays, shrinks = [], []
+        for whole in map(self.load, range(len(self.images))):
+            grays.append(reduced(whole, max_size))
+            shrinks.append(resizing(whole.shape, grays[-1].shape))
+        return grays, np.stack(
+            [S @ H @ np.linalg.inv(shrinks[0]) for S, H in zip(shrinks, self.H_1tok, strict=True)]
+        )
+
+
+def read_sequence(folder: str | os.PathLike[str]) -> ImageSet:
     """Read an image sequence with homographies: HPatches (1.ppm, H_1_2) or Oxford (img1, H1to2p).
 
     Images are numbered from 1 without a gap; every one but the first has its homography.
@@ -54,7 +73,7 @@ def read_sequence(folder: str | os.PathLike[str]) -> ImageSequence:
             raise ValueError(f"{folder} has neither {names[0]} nor {names[1]}")
         H_1tok.append(read_homography(files[0]))
     images = tuple(numbered[k] for k in sorted(numbered))
-    return ImageSequence(folder.resolve().name, images, np.stack(H_1tok))
+    return ImageSet(folder.resolve().name, images, np.stack(H_1tok))
 
 
 def read_homography(path: str | os.PathLike[str]) -> NDArray[np.float64]:

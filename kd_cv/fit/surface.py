@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,10 @@ from kd_cv.descriptor.frames import from_corner, to_corner
 from kd_cv.fit.correspond import Array, PointMap
 from kd_cv.io.files import drafting
 
-T = TypeVar("T")
+MAX_IMAGE_SIZE, MAX_FEATURES = 1280, 4096  # of a photograph that is reconstructed from
+NEIGHBOURS = 12  # reconstructed points that a plane is fitted to
+MAX_ERROR = 1.5  # pixels
+MIN_SHARED = 15  # points that two views have in common, to be linked
 
 
 class Camera(NamedTuple):
@@ -40,21 +43,13 @@ class SurfaceMap:
 
     About a pixel of a view the surface is taken for a plane through the nearest reconstructed
     points. A plane is linear in inverse depth over the rays: 1/z = a + b u + c v. The plane's
-    standard error, carried into the other view, must stay below max_error pixels, and `support` of
-    the neighbours must have been seen in the other view.
+    standard error, carried into the other view, must stay below MAX_ERROR pixels, and `support` of
+    the NEIGHBOURS must have been seen in the other view.
     """
 
-    def __init__(
-        self,
-        cameras: Sequence[Camera],
-        neighbours: int = 12,
-        support: int = 3,
-        max_error: float = 1.5,
-    ):
+    def __init__(self, cameras: Sequence[Camera], support: int = 3):
         self.cameras = cameras
-        self.neighbours = neighbours
         self.support = support
-        self.max_error = max_error
         self._rays, self._inverse_depth, self._trees = [], [], []
         for camera in cameras:
             local = camera.points @ camera.R.T + camera.t
@@ -67,13 +62,13 @@ class SurfaceMap:
             self._inverse_depth.append(1 / local[:, 2])
             self._trees.append(cKDTree(camera.pixels_from_rays(rays)))
 
-    def view_pairs(self, min_shared: int = 15) -> list[tuple[int, int]]:
-        """Pairs i < j of views that see min_shared points in common."""
+    def view_pairs(self) -> list[tuple[int, int]]:
+        """Pairs i < j of views that see MIN_SHARED points in common."""
         ids = [camera.point3d_ids for camera in self.cameras]
         return [
             (i, j)
             for i, j in itertools.combinations(range(len(ids)), 2)
-            if len(np.intersect1d(ids[i], ids[j])) >= min_shared
+            if len(np.intersect1d(ids[i], ids[j])) >= MIN_SHARED
         ]
 
     def plane(self, view: int, xy: Array) -> tuple[Array, Array, NDArray[np.int64]]:
@@ -81,7 +76,7 @@ class SurfaceMap:
 
         And the neighbours (N, k) they were fitted to, as rows of the camera's points.
         """
-        k = self.neighbours
+        k = NEIGHBOURS
         if len(self._rays[view]) < k:
             none = np.full((len(xy), 3), np.nan)
             return none, none[:, 0], np.empty((len(xy), 0), np.int64)
@@ -129,7 +124,7 @@ class SurfaceMap:
             mapped = project(rays, plane[:, 0])
             moved = np.linalg.norm(project(rays, plane[:, 0] + error) - mapped, axis=1)
             supported = shared[near].sum(axis=1) >= self.support
-            mapped[~((moved <= self.max_error) & supported)] = np.nan
+            mapped[~((moved <= MAX_ERROR) & supported)] = np.nan
             J = np.empty((len(xy), 2, 2))
             for axis in range(2):
                 step = np.eye(2)[axis]
@@ -144,16 +139,7 @@ class SurfaceMap:
         return point_map
 
 
-def reconstruct(
-    folder: Path,
-    home: Path,
-    names: list[str],
-    max_image_size: int,
-    max_features: int,
-    camera: str,
-    threads: int,
-    progress: bool,
-) -> Any:
+def reconstruct(folder: Path, home: Path, names: list[str], camera: str) -> Any:
     """The largest model of the photographs; home keeps the database and the finished model."""
     pycolmap = load_pycolmap()
     model = home / "model"
@@ -163,30 +149,19 @@ def reconstruct(
     database = home / "database.db"
     with quiet():
         pycolmap.set_random_seed(0)
-        for stage in track(("extracting", "matching", "mapping"), "reconstructing", 3, progress):
-            if stage == "extracting":
-                extraction = pycolmap.FeatureExtractionOptions()
-                extraction.max_image_size = max_image_size
-                extraction.num_threads = threads
-                extraction.sift.max_num_features = max_features
-                pycolmap.extract_features(
-                    database,
-                    folder,
-                    image_names=names,
-                    camera_mode=camera_mode(camera),
-                    extraction_options=extraction,
-                    device=pycolmap.Device.cpu,
-                )
-            elif stage == "matching":
-                matching = pycolmap.FeatureMatchingOptions()
-                matching.num_threads = threads
-                pycolmap.match_exhaustive(
-                    database, matching_options=matching, device=pycolmap.Device.cpu
-                )
-            else:
-                best = largest_model(
-                    database, folder, model, threads, max_num_models=5, extract_colors=False
-                )
+        extraction = pycolmap.FeatureExtractionOptions()
+        extraction.max_image_size = MAX_IMAGE_SIZE
+        extraction.sift.max_num_features = MAX_FEATURES
+        pycolmap.extract_features(
+            database,
+            folder,
+            image_names=names,
+            camera_mode=camera_mode(camera),
+            extraction_options=extraction,
+            device=pycolmap.Device.cpu,
+        )
+        pycolmap.match_exhaustive(database, device=pycolmap.Device.cpu)
+        best = largest_model(database, folder, model, -1, max_num_models=5, extract_colors=False)
     if best is None:
         raise ValueError(f"{folder}: no reconstruction, the photographs share too few features")
     return best
@@ -311,15 +286,3 @@ def load_pycolmap() -> Any:
     except ImportError as error:
         raise ImportError("reconstruction needs pycolmap: pip install kd-cv[sfm]") from error
     return pycolmap
-
-
-def track(items: Iterable[T], what: str, total: int, progress: bool) -> Iterable[T]:
-    """The items, with a progress bar on stderr if progress is asked for and rich is installed."""
-    if not progress:
-        return items
-    try:
-        from rich.console import Console
-        from rich.progress import track as rich_track
-    except ImportError:
-        return items
-    return rich_track(items, what, total=total, console=Console(stderr=True), transient=True)

@@ -93,16 +93,7 @@ def read_archive(
 
 def _parse_archive(path: Path, kind: str) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
     packed = read_bytes(path, MAX_BYTES)
-    with _zip(packed) as archive:
-        members = archive.infolist()
-        names = [member.filename for member in members]
-        if len(names) != len(set(names)):
-            raise ValueError("it has repeated members")
-        if any(member.compress_type != zipfile.ZIP_STORED for member in members):
-            raise ValueError("it has compressed members")
-        if sum(member.file_size for member in members) > len(packed):
-            raise ValueError("its members claim more bytes than it has")
-        data = {member.filename: archive.read(member) for member in members}
+    data = _unpacked(packed, len(packed), zipfile.ZIP_STORED)
     if _META not in data:
         raise ValueError(f"it has no {_META}")
     meta = json.loads(data.pop(_META))
@@ -118,12 +109,23 @@ def _parse_archive(path: Path, kind: str) -> tuple[dict[str, NDArray[Any]], dict
     return arrays, meta
 
 
-def _zip(data: bytes) -> zipfile.ZipFile:
-    """A zip file of not too many members, which take ten times their size when they are listed."""
-    members = data.count(b"PK\1\2")  # what each entry of the list begins with
-    if members > _MAX_MEMBERS:
-        raise ValueError(f"it has {members} members, more than {_MAX_MEMBERS}")
-    return zipfile.ZipFile(io.BytesIO(data))
+def _unpacked(data: bytes, limit: int, *kinds: int) -> dict[str, bytes]:
+    """The members of a zip file that is packed in one of these ways, of `limit` bytes in all."""
+    # Those that are listed take ten times their size: first count what each of them begins with.
+    count = data.count(b"PK\1\2")
+    if count > _MAX_MEMBERS:
+        raise ValueError(f"it has {count} members, more than {_MAX_MEMBERS}")
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        members = archive.infolist()
+        if len({member.filename for member in members}) != len(members):
+            raise ValueError("it has repeated members")
+        # Of other ways, Python unpacks a whole block before it looks at the size.
+        if any(member.compress_type not in kinds for member in members):
+            raise ValueError("it is packed in another way than such files are")
+        total = sum(member.file_size for member in members)
+        if total > limit:
+            raise ValueError(f"{total} bytes unpacked, at most {limit} are read")
+        return {member.filename: archive.read(member) for member in members}
 
 
 def _read_array(name: str, data: bytes) -> NDArray[Any]:
@@ -164,22 +166,9 @@ def read_npz(path: str | os.PathLike[str], limit: int) -> dict[str, NDArray[Any]
     Only numbers and text: nothing is unpickled.
     """
     try:
-        with _zip(read_bytes(path, limit + _MAX_LIST_BYTES)) as archive:
-            members = archive.infolist()
-            # Of the others, Python unpacks a whole block before it looks at the size.
-            if any(
-                m.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) for m in members
-            ):
-                raise ValueError("it is packed in another way than NumPy does")
-            total = sum(member.file_size for member in members)
-            if total > limit:
-                raise ValueError(f"{total} bytes unpacked, at most {limit} are read")
-            return {
-                member.filename.removesuffix(".npy"): array_from_npy(
-                    member.filename, archive.read(member)
-                )
-                for member in members
-            }
+        packed = read_bytes(path, limit + _MAX_LIST_BYTES)
+        data = _unpacked(packed, limit, zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+        return {name.removesuffix(".npy"): array_from_npy(name, data[name]) for name in data}
     except _OF_ZIP as error:
         raise ValueError(f"not a sound .npz file: {error}") from error
 

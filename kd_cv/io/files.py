@@ -71,7 +71,7 @@ def as_folder(path: PathLike) -> Path:
     return folder
 
 
-def digest(data: bytes, length: int = 64) -> str:
+def digest(data: bytes | memoryview, length: int = 64) -> str:
     """The first `length` hexadecimal digits of the SHA-256 of some bytes."""
     return hashlib.sha256(data).hexdigest()[:length]
 

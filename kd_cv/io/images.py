@@ -154,15 +154,19 @@ def read_gray(path: str | os.PathLike[str]) -> NDArray[np.uint8]:
     The pixel grid is the stored one: an EXIF orientation is not applied, as COLMAP does not either,
     so that frames of a reconstruction fit the image.
     """
-    data = read_image_bytes(path)
     flags = cv2.IMREAD_GRAYSCALE | cv2.IMREAD_IGNORE_ORIENTATION
+    return decoded(path, read_image_bytes(path), flags)
+
+
+def decoded(path: str | os.PathLike[str], data: bytes, flags: int) -> NDArray[np.uint8]:
+    """The pixels of an image file, from its bytes; flags: those of cv2.imdecode."""
     try:
         with opencv:
-            image = cv2.imdecode(np.frombuffer(data, np.uint8), flags)
+            image = cv2.imdecode(np.frombuffer(data, np.uint8), flags) if data else None
     except cv2.error as error:
-        raise ValueError(f"{path} cannot be decoded: {error}") from error
+        raise ValueError(f"{os.fspath(path)} cannot be decoded: {error.err}") from error
     if image is None:
-        raise ValueError(f"{path} cannot be decoded")
+        raise ValueError(f"{os.fspath(path)} is not an image that OpenCV can decode")
     return np.asarray(image, dtype=np.uint8)
 
 

@@ -11,9 +11,9 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from kd_cv.descriptor.threads import opencv
+from kd_cv.descriptor.frames import out_of_umat
 from kd_cv.io.exif import EXIF_DIRECTORY, FILM_MM, FOCAL_LENGTH_35MM, focal_in_widths
-from kd_cv.io.images import read_image_bytes
+from kd_cv.io.images import decoded, read_image_bytes
 
 #: The brand of an HEIC or AVIF file, behind the size of its first box and "ftyp".
 HEIF_BRANDS = (b"heic", b"heix", b"hevc", b"mif1", b"msf1", b"avif")
@@ -23,7 +23,7 @@ HEIF_BRANDS = (b"heic", b"heix", b"hevc", b"mif1", b"msf1", b"avif")
 class Source:
     """An image and what is known of its camera.
 
-    pixels           as `as_gray` takes them: (H, W), BGR or BGRA, or cv2.UMat
+    pixels           as `as_gray` takes them: (H, W), BGR or BGRA
     focal_in_widths  focal length in longer sides of the image, from EXIF; None without it
     """
 
@@ -49,7 +49,7 @@ def as_source(image: Any, name: str = "image") -> Source:
         return _of_pillow(image)
     if kind == "torch":
         return Source(_of_tensor(image, name))
-    return Source(image)
+    return Source(out_of_umat(image))
 
 
 def read_source(path: str | os.PathLike[str]) -> Source:
@@ -57,14 +57,7 @@ def read_source(path: str | os.PathLike[str]) -> Source:
     data = read_image_bytes(path, others=True)
     if data[4:8] == b"ftyp" and data[8:12] in HEIF_BRANDS:
         return _of_heif(Path(path))
-    try:
-        with opencv:
-            pixels = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR) if data else None
-    except cv2.error as error:
-        raise ValueError(f"{os.fspath(path)} cannot be decoded: {error.err}") from error
-    if pixels is None:
-        raise ValueError(f"{os.fspath(path)} is not an image that OpenCV can read")
-    return Source(np.asarray(pixels, dtype=np.uint8), focal_in_widths(data))
+    return Source(decoded(path, data, cv2.IMREAD_COLOR), focal_in_widths(data))
 
 
 def _of_heif(path: Path) -> Source:

@@ -2,6 +2,7 @@
 
 import gzip
 import os
+import re
 import zlib
 from dataclasses import fields
 from pathlib import Path
@@ -24,6 +25,9 @@ FORMATS = {
 # A file of settings has about 500 bytes. OpenCV's parser needs memory that grows with the square of
 # the depth of nesting: 32 kB of brackets take 1 GB.
 MAX_BYTES = 8192
+
+_YAML_HEAD = re.compile(r"([%#].*|---)?\s*")
+_YAML_KEY = re.compile(r"\w")
 
 Dataclass = TypeVar("Dataclass")
 
@@ -95,8 +99,10 @@ def _opened(path: str | os.PathLike[str]) -> Any:
             data = (gzip.GzipFile(fileobj=file) if packed else file).read(MAX_BYTES + 1)
         if len(data) > MAX_BYTES:
             raise ValueError(f"it has more than {MAX_BYTES} bytes")
-        flags = cv2.FILE_STORAGE_READ | cv2.FILE_STORAGE_MEMORY
-        storage = cv2.FileStorage(data.decode("utf-8"), flags)
+        text = data.decode("utf-8")
+        if not text.startswith(("{", "<?xml")):
+            _check_yaml(text)
+        storage = cv2.FileStorage(text, cv2.FILE_STORAGE_READ | cv2.FILE_STORAGE_MEMORY)
         storage.getNode(NODE)  # an error if the file is not a map
         return storage
     except gzip.BadGzipFile as error:
@@ -106,6 +112,21 @@ def _opened(path: str | os.PathLike[str]) -> Any:
     # OpenCV's parser, by version; and gzip's
     except (cv2.error, SystemError, ValueError, EOFError, zlib.error) as error:
         raise ValueError(f"{path!r} is not YAML, XML or JSON of settings: {error}") from error
+
+
+def _check_yaml(text: str) -> None:
+    """ValueError unless it is one document whose keys begin in the first column.
+
+    Beyond the end of a document OpenCV's parser may meet a "-" and look at it for ever. A document
+    ends at "..." or at a line that begins further left than its first.
+    """
+    lines = iter(text.split("\n"))
+    first = next((line for line in lines if not _YAML_HEAD.fullmatch(line)), "")
+    if not _YAML_KEY.match(first):
+        raise ValueError("its first line is not a key in the first column")
+    for line in lines:
+        if line.startswith("...") and any(rest.strip() for rest in (line[3:], *lines)):
+            raise ValueError("it has more than one document")
 
 
 def _storable(value: Any) -> Any:

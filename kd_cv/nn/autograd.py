@@ -1,6 +1,7 @@
-"""Derivatives in little memory, and whether somebody asks for them."""
+"""Derivatives in little memory and in full precision, and whether somebody asks for them."""
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -12,24 +13,30 @@ from kd_cv.descriptor.spec import Spec
 
 
 class _Recomputed(torch.autograd.Function):
-    """function(*tensors); autograd keeps the tensors only, and computes the rest once more."""
+    """function(*tensors); autograd keeps the tensors only, and computes the rest once more.
+
+    There and back in full precision: a `backward` inside autocast would else have its products of
+    matrices in bfloat16, also those of a forward pass outside.
+    """
 
     @staticmethod
     def forward(ctx: Any, function: Callable[..., Tensor], *tensors: Tensor | None) -> Tensor:
         ctx.function = function
         ctx.save_for_backward(*tensors)
-        return function(*tensors)
+        with full_precision(*tensors):
+            return function(*tensors)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         twice = torch.is_grad_enabled()  # a derivative of this one is asked for
         needed = ctx.needs_input_grad[1:]
         pairs = zip(ctx.saved_tensors, needed, strict=True)
-        with torch.enable_grad():
-            tensors = [t.view_as(t) if need else t for t, need in pairs]
-            rows = ctx.function(*tensors)
-        inputs = [t for t, need in zip(tensors, needed, strict=True) if need]
-        gradients = iter(torch.autograd.grad(rows, inputs, grads, create_graph=twice))
+        with full_precision(*ctx.saved_tensors):
+            with torch.enable_grad():
+                tensors = [t.view_as(t) if need else t for t, need in pairs]
+                rows = ctx.function(*tensors)
+            inputs = [t for t, need in zip(tensors, needed, strict=True) if need]
+            gradients = iter(torch.autograd.grad(rows, inputs, grads, create_graph=twice))
         return None, *(next(gradients) if need else None for need in needed)
 
 
@@ -64,6 +71,17 @@ def recomputed(function: Callable[..., Tensor], *tensors: Tensor | None) -> Tens
     if followed(*tensors):
         return function(*tensors)
     return _Recomputed.apply(function, *tensors)
+
+
+def full_precision(*tensors: Tensor | None) -> AbstractContextManager[Any]:
+    """Without autocast on the device of the first of the tensors."""
+    device = next(t.device.type for t in tensors if t is not None)
+    return torch.autocast(device, enabled=False) if autocasts(device) else nullcontext()
+
+
+def autocasts(device: str) -> bool:
+    """Whether autocast is at work on a device."""
+    return torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
 
 
 def differentiated(*tensors: Tensor) -> bool:

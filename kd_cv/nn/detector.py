@@ -3,28 +3,26 @@
 from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
 
+from kd_cv.checks import as_int
 from kd_cv.descriptor import core as descriptor_core
+from kd_cv.descriptor.frames import UPRIGHT
 from kd_cv.descriptor.sampling import max_depth
 from kd_cv.detector import core
 from kd_cv.detector.engine import DEVIATION, ROUNDING, detect_frames
 from kd_cv.detector.orientation import (
     DEGREES,
     WINDOW,
+    YIELDING,
     Orientation,
     maxima,
     psi_of_angles,
 )
 from kd_cv.detector.parameters import DoGSettings
 from kd_cv.detector.scale_space import CANDIDATE, FEW, IN_SCALE, IN_SPACE, REACH, ScaleSpace
-
-try:
-    import torch
-    from torch import Tensor, nn
-    from torch.nn import functional as F
-except ImportError as error:
-    raise ImportError("DoGDetector needs torch: pip install kd-cv[torch]") from error
-
 from kd_cv.nn.lafs import round_lafs
 from kd_cv.nn.sampling import pyramid_of, sample
 
@@ -49,9 +47,7 @@ class DoGDetector(nn.Module):
 
     def __init__(self, num_features: int = 2048, upright: bool = False, **settings: Any) -> None:
         super().__init__()
-        self.settings = DoGSettings(num_features, **settings)
-        if self.settings.nfeatures < 1:
-            raise ValueError(f"num_features must be at least 1, got {num_features}")
+        self.settings = DoGSettings(as_int(num_features, "num_features"), **settings)
         self.upright = bool(upright)
 
     @torch.no_grad()
@@ -106,12 +102,16 @@ def in_torch(
 ) -> tuple[Tensor, Tensor]:
     """The same by plain torch operations, on any device, all images and keypoints at once."""
     image, rows = _strongest(images, mask, space, count)
-    frames = torch.cat([rows[:, :3] * rows.new_tensor([1, 1, 2]), -torch.ones_like(rows[:, :1])], 1)
+    frames = torch.cat(
+        [rows[:, :3] * rows.new_tensor([1, 1, 2]), torch.full_like(rows[:, :1], UPRIGHT)], 1
+    )
     responses = rows[:, 3]
     if not upright and len(frames):
-        index, angle = _oriented(images, image, frames, count)
-        image, responses = image[index], responses[index]
+        index, angle, share = _oriented(images, image, frames, count)
+        image, responses = image[index], responses[index] * share**YIELDING
         frames = torch.cat([frames[index, :3], angle[:, None]], 1)
+        order = _order(image, responses)
+        image, frames, responses = image[order], frames[order], responses[order]
     place, kept = _slots(image, len(images), count)
     slots = image[kept], place[kept]
     padded = images.new_zeros(len(images), count, 5)
@@ -159,8 +159,7 @@ def _strongest(
         height, width = mask.shape[1:]
         inside = mask[owner, y.clamp(max=height - 1), x.clamp(max=width - 1)]
         owner, rows, cell = owner[inside], rows[inside], cell[inside]
-    order = torch.argsort(rows[:, 3], descending=True, stable=True)
-    order = order[torch.argsort(owner[order], stable=True)]
+    order = _order(owner, rows[:, 3])
     owner, rows, cell = owner[order], rows[order], cell[order]
     # Of those in one cell, the first.
     _, inverse = torch.unique(cell, return_inverse=True)
@@ -173,8 +172,10 @@ def _strongest(
     return owner[kept], rows[kept]
 
 
-def _oriented(images: Tensor, owner: Tensor, frames: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Angles in degrees of frames (M, 4), one or more of each: which frame, and the angle."""
+def _oriented(
+    images: Tensor, owner: Tensor, frames: Tensor, count: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Angles in degrees of frames (M, 4), one or more of each: whose, the angle, and its share."""
     spec = Orientation()
     c = spec.constants
     constants = [images.new_tensor(v) for v in (c.smooth, c.diff, c.Phi, c.T, c.parts)]
@@ -185,12 +186,17 @@ def _oriented(images: Tensor, owner: Tensor, frames: Tensor, count: int) -> tupl
     lafs = images.new_zeros(len(images), count, 2, 3)
     lafs[owner, place] = round_lafs(frames, WINDOW)[0]
     patches = sample(pyramid, lafs, spec.patch_size)[owner, place]
-    peak, beside = maxima(
-        descriptor_core.raw(patches, *constants), images.new_tensor(psi_of_angles())
-    )
+    V = descriptor_core.raw(patches, *constants)
+    peak, beside, share = maxima(V @ images.new_tensor(psi_of_angles()))
     peak[:, 0] |= ~peak.any(1)
     index, step = peak.nonzero(as_tuple=True)
-    return index, (step + beside[index, step]) * DEGREES % 360.0
+    return index, (step + beside[index, step]) * DEGREES % 360.0, share[index, step]
+
+
+def _order(owner: Tensor, values: Tensor) -> Tensor:
+    """Image by image, the largest value first."""
+    order = torch.argsort(values, descending=True, stable=True)
+    return order[torch.argsort(owner[order], stable=True)]
 
 
 def _slots(owner: Tensor, images: int, count: int) -> tuple[Tensor, Tensor]:

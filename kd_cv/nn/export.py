@@ -4,6 +4,9 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
+import torch
+from torch import Tensor, nn
+
 from kd_cv.descriptor.frames import MAGNIFICATION, as_magnification
 from kd_cv.descriptor.sampling import as_scales
 from kd_cv.io.files import replacing
@@ -11,9 +14,6 @@ from kd_cv.nn.lafs import round_lafs, scaled
 from kd_cv.nn.module import KDModule
 from kd_cv.nn.sampling import pyramid_of, sample
 from kd_cv.whitening.files import use_of_images
-
-import torch  # isort: skip  (after kd_cv.nn.module, whose ImportError names the extra)
-from torch import Tensor, nn  # isort: skip
 
 TOLERANCE = 1e-4
 

@@ -4,22 +4,21 @@ from collections.abc import Sequence
 from typing import Any, overload
 
 import numpy as np
+import torch
+from torch import Tensor, nn
 
+from kd_cv.checks import as_int
 from kd_cv.descriptor.engine import Describer
 from kd_cv.descriptor.frames import MAGNIFICATION, as_magnification, squares_of
 from kd_cv.descriptor.projection import Projection
 from kd_cv.descriptor.sampling import as_scales, max_depth
 from kd_cv.descriptor.spec import Spec
-from kd_cv.nn.module import KDModule
-from kd_cv.whitening.files import use_of_images
-
-import torch  # isort: skip  (after kd_cv.nn.module, whose ImportError names the extra)
-from torch import Tensor, nn  # isort: skip
-
 from kd_cv.nn.autograd import recomputed
 from kd_cv.nn.detector import DETECTED_MAGNIFICATION, DoGDetector
 from kd_cv.nn.lafs import frames_from_lafs, is_round, scaled
+from kd_cv.nn.module import KDModule
 from kd_cv.nn.sampling import Pyramid, pyramid_of, sample
+from kd_cv.whitening.files import use_of_images
 
 
 class KDFeature(nn.Module):
@@ -51,13 +50,11 @@ class KDFeature(nn.Module):
         super().__init__()
         if detector is not None and upright:
             raise ValueError("upright is for the default detector: give yours no orientation")
-        if chunk < 1:
-            raise ValueError(f"chunk must be at least 1, got {chunk}")
         self.detector = detector or DoGDetector(num_features, upright)
         self.magnification = as_magnification(magnification)
         self.scales = as_scales(scales)
         self.descriptor = descriptor or KDModule(use=use_of_images(self.scales))
-        self.chunk = chunk
+        self.chunk = as_int(chunk, "chunk")
         self.eval()
 
     @overload

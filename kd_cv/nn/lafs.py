@@ -15,6 +15,8 @@ from collections.abc import Sequence
 
 import cv2
 import numpy as np
+import torch
+from torch import Tensor
 
 from kd_cv.descriptor.frames import (
     MAGNIFICATION,
@@ -24,14 +26,7 @@ from kd_cv.descriptor.frames import (
     as_magnification,
     degrees,
     from_keypoints,
-    to_keypoints,
 )
-
-try:
-    import torch
-    from torch import Tensor
-except ImportError as error:
-    raise ImportError("Kornia's LAFs are torch tensors: pip install kd-cv[torch]") from error
 
 
 def lafs_from_frames(frames: Frames, magnification: float | str = MAGNIFICATION) -> Tensor:
@@ -77,10 +72,3 @@ def lafs_from_keypoints(
 ) -> Tensor:
     """LAFs (1, N, 2, 3) of OpenCV keypoints."""
     return lafs_from_frames(from_keypoints(keypoints), magnification)
-
-
-def keypoints_from_lafs(
-    lafs: Tensor, magnification: float | str = MAGNIFICATION
-) -> tuple[cv2.KeyPoint, ...]:
-    """OpenCV keypoints of LAFs (N, 2, 3) or (1, N, 2, 3)."""
-    return to_keypoints(frames_from_lafs(lafs, magnification))

@@ -4,16 +4,26 @@
 what torch asks for: precision, devices, gradients, memory, and Kornia's conventions.
 """
 
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import Any
+
+import torch
+from torch import Tensor, nn
 
 from kd_cv.descriptor import core
 from kd_cv.descriptor.engine import describe_patches, load_fused
 from kd_cv.descriptor.projection import Projection, project
 from kd_cv.descriptor.spec import Spec
 from kd_cv.kornia_names import understands_kornia
+from kd_cv.nn.autograd import (
+    CompiledRaw,
+    autocasts,
+    differentiated,
+    followed,
+    full_precision,
+    recomputed,
+)
 from kd_cv.whitening.files import Use
 from kd_cv.whitening.registry import (
     DEFAULT_WEIGHTS,
@@ -23,14 +33,6 @@ from kd_cv.whitening.registry import (
     resolve,
 )
 from kd_cv.whitening.whitening import Whitening
-
-try:
-    import torch
-    from torch import Tensor, nn
-except ImportError as error:
-    raise ImportError("KDModule and KDFeature need torch: pip install kd-cv[torch]") from error
-
-from kd_cv.nn.autograd import CompiledRaw, differentiated, followed, recomputed
 
 CONSTANTS = ("smooth", "diff", "Phi", "T", "parts")
 TENSORS = (*CONSTANTS, "mu", "A")
@@ -180,9 +182,11 @@ class KDModule(nn.Module):
             return self._fused(patches, S, *tensors[-2:])
         if self.compilable(patches) and not followed(patches, *tensors) and load_fused():
             spec, *constants = Spec(self.patch_size, self.kernel), *tensors[:-2]
-            with _full_precision("cpu"):
-                V = CompiledRaw.apply(patches.float().flatten(0, 1), spec, *constants)
-                return whitened(V, S, self.power, *tensors[-2:]).to(patches.dtype)
+            V = CompiledRaw.apply(patches.float().flatten(0, 1), spec, *constants)
+            whiten = partial(whitened, S=S, power=self.power)
+            if autocasts("cpu"):
+                return recomputed(whiten, V, *tensors[-2:]).to(patches.dtype)
+            return whiten(V, *tensors[-2:]).to(patches.dtype)
         describe = partial(_in_full_precision, S, self.power)
         if torch.compiler.is_compiling():
             return describe(patches, *tensors)
@@ -190,7 +194,7 @@ class KDModule(nn.Module):
         if torch.is_grad_enabled():
             chunk //= 2
         parts = patches.split(max(1, chunk // max(1, patches.shape[1:].numel())))
-        if len(parts) == 1:
+        if len(parts) == 1 and not autocasts(patches.device.type):
             return describe(patches, *tensors)
         return torch.cat([recomputed(describe, part, *tensors) for part in parts])
 
@@ -216,8 +220,8 @@ class KDModule(nn.Module):
             projection = Projection(mu.detach().numpy(), A.detach().numpy(), self.power)
             return torch.from_numpy(describe_patches(array, spec, projection)).to(patches.dtype)
         V = torch.from_numpy(describe_patches(array, spec))
-        with _full_precision("cpu"):
-            return whitened(V, S, self.power, mu, A).to(patches.dtype)
+        with full_precision(V):
+            return whitened(V, mu, A, S, self.power).to(patches.dtype)
 
     def _apply(self, fn: Any, recurse: bool = True) -> "KDModule":
         """Moves tensors, never casts them: a whitening matrix in half precision is useless."""
@@ -255,16 +259,16 @@ def plain(
     dtype = torch.float64 if patches.dtype == torch.float64 else torch.float32
     x = patches.to(dtype).reshape(patches.shape[0] * S, patches.shape[2], patches.shape[3])
     V = core.raw(x, smooth.to(dtype), diff.to(dtype), Phi.to(dtype), T.to(dtype), parts.to(dtype))
-    return whitened(V, S, power, mu, A).to(patches.dtype)
+    return whitened(V, mu, A, S, power).to(patches.dtype)
 
 
 def _in_full_precision(S: int, power: float, patches: Tensor, *tensors: Any) -> Tensor:
     """`plain`, whatever autocast says."""
-    with _full_precision(patches.device.type):
+    with full_precision(patches):
         return plain(patches, S, power, *tensors)
 
 
-def whitened(V: Tensor, S: int, power: float, mu: Tensor | None, A: Tensor | None) -> Tensor:
+def whitened(V: Tensor, mu: Tensor | None, A: Tensor | None, S: int, power: float) -> Tensor:
     """Raw vectors (B * S, D) to (B, d): the mean of each S of them, projected."""
     if S != 1:
         V = core.normalised(V.reshape(V.shape[0] // S, S, V.shape[1]).sum(1))
@@ -280,8 +284,3 @@ def _float32(array: Any) -> Tensor:
 def _remember(module: KDModule, *_: Any) -> None:
     """Keeps hold of the float32 tensors themselves, for when cast ones stand in their place."""
     module._float32 = [getattr(module, name) for name in TENSORS]
-
-
-def _full_precision(device: str) -> AbstractContextManager[Any]:
-    autocasts = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
-    return torch.autocast(device, enabled=False) if autocasts else nullcontext()

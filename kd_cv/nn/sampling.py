@@ -7,14 +7,11 @@ patch of its keypoint.
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import torch
+from torch import Tensor
+
 from kd_cv.descriptor.frames import MAX_SIDE
 from kd_cv.descriptor.sampling import FADE, SHARPNESS
-
-try:
-    import torch
-    from torch import Tensor
-except ImportError as error:
-    raise ImportError("patches at LAFs need torch: pip install kd-cv[torch]") from error
 
 
 class Pyramid(NamedTuple):

@@ -11,16 +11,9 @@ from kd_cv.descriptor.kernels import PHI, THETA, VonMises, X
 from kd_cv.descriptor.spec import KERNELS, Spec
 from kd_cv.draw.curves import plot_curves, plot_eigenvalues, plot_similarities
 from kd_cv.draw.maps import add_heat_key, plot_heatmap, plot_patch, plot_patch_map, plot_toy_patch
-from kd_cv.draw.style import Figure, bare, plt, style
+from kd_cv.draw.style import Figure, bare, framed, plt, style
 from kd_cv.evaluate.metrics import fpr95
-from kd_cv.explain import (
-    Array,
-    Explanation,
-    Pixel,
-    kernel_map,
-    patch_map,
-    slices,
-)
+from kd_cv.explain import Array, Explanation, Pixel, kernel_map, patch_map, slices
 from kd_cv.paper.material import WHITENED, Column, Curve
 from kd_cv.pictures.palette import BLUE, GRAY, GREEN, ORANGE, PURPLE, VERMILION
 from kd_cv.whitening.whitening import Whitening
@@ -115,10 +108,10 @@ def draw_rotation(patch_size: int = 64) -> Figure:
 
 
 def rotation_curves(
-    theta_p: float, theta_q: float, phi_p: float, count: int = 2001
+    theta_p: float, theta_q: float, phi_p: float
 ) -> tuple[Array, Array, Array, Array]:
     """phi_q, and k_phi, k_theta_rel and their product for pixels q as far out as p; maxima of 1."""
-    phi = np.linspace(phi_p - np.pi, phi_p + np.pi, count)
+    phi = np.linspace(phi_p - np.pi, phi_p + np.pi, 2001)
     position = PHI(phi - phi_p) / PHI.gamma.sum()
     angle = THETA((theta_q - phi) - (theta_p - phi_p)) / THETA.gamma.sum()
     return phi, position, angle, position * angle
@@ -142,10 +135,7 @@ def _draw_arc(
     ax.quiver(x, y, 0.2 * np.cos(theta_p), 0.2 * np.sin(theta_p), color=BLUE, **settings)
     ax.plot(0, 0, "o", color=GRAY, markersize=2.5)
     ax.text(0, -0.06, "centre", fontsize=7, color=GRAY, ha="center")
-    ax.set(xlim=(-1.0, 0.25), ylim=(0.95, -0.3), aspect="equal", title="same radius")
-    ax.set(xticks=[], yticks=[])
-    for spine in ax.spines.values():
-        spine.set(visible=True, linewidth=0.4, color=GRAY)
+    framed(ax).set(xlim=(-1.0, 0.25), ylim=(0.95, -0.3), aspect="equal", title="same radius")
 
 
 @style()

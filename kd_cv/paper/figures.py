@@ -47,9 +47,7 @@ FIGURES: dict[str, Callable[[Material], Figure]] = {
     "histograms": lambda m: draw_histograms(histogram_groups(m), m.source),
     "eigenvalues": lambda m: draw_eigenvalues(m.whitening(), m.source),
     "robustness": lambda m: draw_robustness(
-        robustness(m, turns=range(0, 31, 5)),
-        robustness(m, shifts=range(0, 13, 2)),
-        m.source,
+        robustness(m, turns=range(0, 31, 5)), robustness(m, shifts=range(0, 13, 2)), m.source
     ),
 }
 

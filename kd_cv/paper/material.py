@@ -22,11 +22,7 @@ from kd_cv.evaluate.candidates import KD
 from kd_cv.evaluate.curves import robustness_curves
 from kd_cv.evaluate.patches import pairs_of_scenes
 from kd_cv.evaluate.readers import builtin_scenes
-from kd_cv.explain import (
-    Array,
-    Explanation,
-    explain_patches,
-)
+from kd_cv.explain import Array, Explanation, explain_patches
 from kd_cv.feature2d import KDDescriptor
 from kd_cv.fit.scenes import Scene
 from kd_cv.io.builtin import TEST_PHOTOS
@@ -36,6 +32,7 @@ from kd_cv.whitening.registry import DEFAULT_WEIGHTS
 from kd_cv.whitening.whitening import Whitening
 
 DIM = 128
+EXPLAINED = 3  # matches, in the figure of heat maps
 Curve = Sequence[tuple[float, float]]
 Column = tuple[str, Spec, Projection | None]  # title, and what makes a patch map
 WHITENED = {"ws": r"$W_S$", "wua": r"$W_{UA}$", "wus": r"$W_{US}$"}
@@ -149,11 +146,11 @@ def slices_columns(material: Material) -> list[Column]:
     return [columns[title] for title in order]
 
 
-def sample_explanations(material: Material, count: int = 3) -> list[Explanation]:
-    """Heat maps of large keypoints whose patches lie inside the photographs."""
+def sample_explanations(material: Material) -> list[Explanation]:
+    """Heat maps of a few large keypoints whose patches lie inside the photographs."""
     spec, projection = material.spec(), material.projection("ws")
     explanations = []
-    chosen = material.pairs[:: max(1, len(material.pairs) // count)][:count]
+    chosen = material.pairs[:: max(1, len(material.pairs) // EXPLAINED)][:EXPLAINED]
     for number, pairs in enumerate(chosen):
         inside = _inside(pairs.frames0, pairs.image0) & _inside(pairs.frames1, pairs.image1)
         rows = np.flatnonzero(inside)

@@ -122,7 +122,6 @@ def write_picture(path: str | os.PathLike[str], picture: Image) -> None:
 @opencv
 def _as_bgr(image: AnyImage) -> Image:
     """Any image as 8 bits and three channels."""
-    image = image.get() if isinstance(image, cv2.UMat) else image
     if image.dtype != np.uint8 or image.ndim == 2 or image.shape[2] == 1:
         return cv2.cvtColor(as_detectable(as_gray(image)), cv2.COLOR_GRAY2BGR)
     return np.ascontiguousarray(image[:, :, :3])

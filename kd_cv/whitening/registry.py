@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from importlib import resources
 from pathlib import Path
 
-import numpy as np
-
+from kd_cv.checks import as_int
 from kd_cv.descriptor.projection import Projection
 from kd_cv.descriptor.spec import Spec
 from kd_cv.io.archive import MAX_BYTES
@@ -70,7 +69,7 @@ def info(name: str) -> Entry:
     """What the registry says about a shipped name."""
     entries = _registry(folder())
     if name not in entries:
-        raise ValueError(f"unknown weights {name!r}: shipped are {_listed(entries)}")
+        raise ValueError(f"unknown weights {name!r}: shipped are {', '.join(entries)}")
     return entries[name]
 
 
@@ -133,12 +132,11 @@ def projection_for(
 
     None without whitening: the descriptor is then the raw vector, whatever `dim` says.
     """
-    if isinstance(dim, bool) or not isinstance(dim, int | np.integer) or dim < 1:
-        raise ValueError(f"dim must be a positive int, got {dim!r}")
+    dim = as_int(dim, "dim")
     if whitening is None:
         return None
     fitted = resolve(weights, spec.kernel, spec.patch_size, spec.dim, use)
-    return fitted.projection(whitening, min(int(dim), fitted.max_dim))  # or all there are
+    return fitted.projection(whitening, min(dim, fitted.max_dim))  # or all there are
 
 
 def variant_of(
@@ -171,12 +169,12 @@ def entries_of(path: str | os.PathLike[str]) -> Mapping[Key, Whitening]:
 def _from_path(path: Path, kernel: str, patch_size: int, use: Use) -> Whitening:
     if path.suffix not in (".npz", ".pth"):
         raise ValueError(
-            f"unknown weights {str(path)!r}: shipped are {_listed(names())}; "
+            f"unknown weights {str(path)!r}: shipped are {', '.join(names())}; "
             "a path must end in .npz or .pth"
         )
     if not path.is_file():
         raise FileNotFoundError(
-            f"there is no file of weights {str(path)!r}; shipped are {_listed(names())}"
+            f"there is no file of weights {str(path)!r}; shipped are {', '.join(names())}"
         )
     state = path.stat()  # a file written anew is read anew
     if path.suffix == ".pth":
@@ -196,15 +194,9 @@ def _nearest(
     return entries[min(fitting, key=lambda k: (abs(k[1] - patch_size), k[1], not k[2:]))]
 
 
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(names) or "none (no index.json was found)"
-
-
 @lru_cache(maxsize=8)
 def _registry(shipped: Path) -> dict[str, Entry]:
     index = shipped / INDEX
-    if not index.is_file():
-        return {}
     try:
         entries = {
             name: Entry(**entry)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from kd_cv.checks import as_int
 from kd_cv.io.archive import read_archive, write_archive
 
 Float64 = NDArray[np.float64]
@@ -23,9 +24,7 @@ class Statistics:
     """
 
     def __init__(self, dim: int) -> None:
-        if isinstance(dim, bool) or not isinstance(dim, (int, np.integer)) or dim < 1:
-            raise ValueError(f"dim must be a positive integer, got {dim!r}")
-        self.dim = int(dim)
+        self.dim = as_int(dim, "dim")
         self.count = 0
         self.pair_count = 0
         self.mean: Float64 = np.zeros(self.dim)

@@ -8,7 +8,8 @@ that does not match; so W_M lowers, over matching pairs (a, b) of one scene, the
 with d the distance of the projected, normalised descriptors (Mishchuk et al., 2017). Pairs of one
 draw show different points, all of one scene, which is what a descriptor has to tell apart; scenes
 take turns, so that each counts the same. How many steps are taken is decided by every fifth scene,
-left out of a first training: as many as were best on those. It may be none; W_M is W_S then.
+left out of a first training: as many as were best on those. It may be none; W_M is W_S then. A
+share below 1 keeps W_M near W_S: that much of the way between the two is gone.
 
 The gradient is written out: a projection has so few parameters that nothing else is needed.
 """
@@ -22,6 +23,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from kd_cv.checks import as_int
 
 Array = NDArray[Any]
 Pair = tuple[Array, Array]
@@ -58,19 +61,21 @@ def train(
     *,
     steps: int = STEPS,
     pairs: int = PAIRS,
+    share: float = 1.0,
     seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> tuple[Array, Array]:
     """Mean (D,) and matrix (D, dim), trained from mu (D,) and the first columns of A (D, K).
 
-    All K >= dim columns of A are what the new ones are combined from. progress(step, steps) is
-    called after each step. The same samples and seed give the same result on the same machine.
+    All K >= dim columns of A are what the new ones are combined from. share: how much of what was
+    trained is taken, from 0, nothing, to 1. progress(step, steps) is called after each step. The
+    same samples and seed give the same result on the same machine.
     """
-    if steps < 1 or pairs < 2 or not 1 <= dim <= A.shape[1]:
-        raise ValueError(
-            f"steps must be at least 1, pairs at least 2 and dim from 1 to {A.shape[1]}, "
-            f"got {steps}, {pairs} and {dim}"
-        )
+    if not 0 <= share <= 1:
+        raise ValueError(f"share must be from 0 to 1, got {share!r}")
+    as_int(steps, "steps")
+    as_int(pairs, "pairs", 2)
+    as_int(dim, "dim", 1, A.shape[1])
     scenes = [_Points(sample, mu, A) for sample in samples]
     scenes = [scene for scene in scenes if len(scene) >= 2]
     training, left_out = _split(scenes)
@@ -104,9 +109,11 @@ def train(
             progress(steps + step, 2 * steps)
         if step == enough:
             break
-    trained = A @ M.astype(np.float64)
+    start = np.eye(A.shape[1], dim)
+    c = share * c.astype(np.float64)
+    trained = A @ (start + share * (M.astype(np.float64) - start))
     # A^T (v - mu) - c = A^T (v - mu'), with mu' the nearest such to mu
-    return mu + trained @ np.linalg.solve(trained.T @ trained, c.astype(np.float64)), trained
+    return mu + trained @ np.linalg.solve(trained.T @ trained, c), trained
 
 
 def hardest(a: Array, b: Array, M: Array, c: Array) -> tuple[float, tuple[Array, Array]]:

@@ -24,6 +24,8 @@ Everything is fitted in float64.
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from kd_cv.checks import as_int
+
 Float64 = NDArray[np.float64]
 
 VARIANTS = ("w", "wua", "wus", "ws", "wm", "pcasqrt")
@@ -92,7 +94,7 @@ def shrinkage(lam: ArrayLike, beta_index: int = BETA_INDEX) -> Float64:
     lam (D,) is a spectrum normalised to a maximum of 1.
     """
     lam = np.asarray(lam, np.float64)
-    beta = lam[checked_index(beta_index, len(lam), "beta_index")]
+    beta = lam[as_int(beta_index, "beta_index", 1, len(lam)) - 1]
     return ((1 - beta) * lam + beta) ** -0.5
 
 
@@ -127,27 +129,11 @@ def supervised(
     half = (E * scale**t) @ E.T  # C_M^-t/2
     V, _ = eig(half @ (C * np.outer(weights, weights)) @ half)
     A = weights[:, None] * (half @ V)
-    return A if dim is None else A[:, : checked_dim(dim, len(A))]
+    return A if dim is None else A[:, : as_int(dim, "dim", 1, len(A))]
 
 
 def _whiten_pairs(C_M: Float64, shrink_index: int | None) -> tuple[Float64, Float64]:
     E, lam = eig(C_M)
     if shrink_index is None:
         return E, lam**-0.5
-    checked_index(shrink_index, len(lam), "shrink_index")
     return E, shrinkage(lam / lam[0], shrink_index) * lam[0] ** -0.5
-
-
-def checked_dim(dim: int, columns: int) -> int:
-    """A number of dimensions, at most `columns`."""
-    if isinstance(dim, bool) or not isinstance(dim, (int, np.integer)) or not 1 <= dim <= columns:
-        raise ValueError(f"dim must be an integer from 1 to {columns}, got {dim!r}")
-    return int(dim)
-
-
-def checked_index(index: int, count: int, name: str) -> int:
-    """The place of the index-th of `count` eigenvalues, counted from 1."""
-    integer = isinstance(index, (int, np.integer)) and not isinstance(index, bool)
-    if not integer or not 1 <= index <= count:
-        raise ValueError(f"{name} must be an integer from 1 to {count}, got {index!r}")
-    return int(index) - 1

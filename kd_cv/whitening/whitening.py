@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from kd_cv.checks import as_int
 from kd_cv.descriptor.projection import Projection
 from kd_cv.io.archive import canonical_json
 from kd_cv.whitening.statistics import Statistics
@@ -21,8 +22,6 @@ from kd_cv.whitening.variants import (
     FLOOR,
     VARIANTS,
     attenuation,
-    checked_dim,
-    checked_index,
     eig,
     shrinkage,
     supervised,
@@ -57,28 +56,23 @@ class Whitening:
     def __post_init__(self) -> None:
         D = len(np.atleast_1d(self.mu))
         K = np.shape(self.U)[1] if np.ndim(self.U) == 2 else 0
-        _freeze(self, "mu", np.float32, (D,))
-        _freeze(self, "U", np.float32, (D, K))
         _freeze(self, "lam", np.float64, (D,))
+        for names, shape in ((("mu", "mu_s", "mu_m"), (D,)), (("U", "A_s", "A_m"), (D, K))):
+            for name in names:
+                if getattr(self, name) is not None:
+                    _freeze(self, name, np.float32, shape)
         if not 1 <= K <= D:
             raise ValueError(f"U must have 1 to {D} columns, got shape {np.shape(self.U)}")
         if not (self.lam > 0).all():
             raise ValueError("lam must be positive")
-        if self.A_s is not None:
-            _freeze(self, "A_s", np.float32, (D, K))
-        if self.mu_s is not None:
-            if self.A_s is None:
-                raise ValueError("mu_s is the mean of A_s, which is missing")
-            _freeze(self, "mu_s", np.float32, (D,))
+        if self.mu_s is not None and self.A_s is None:
+            raise ValueError("mu_s is the mean of A_s, which is missing")
         if (self.A_m is None) != (self.mu_m is None):
             raise ValueError("A_m and mu_m belong together, one of them is missing")
-        if self.A_m is not None:
-            _freeze(self, "A_m", np.float32, (D, K))
-            _freeze(self, "mu_m", np.float32, (D,))
         attenuation(self.lam, self.t)
-        checked_index(self.beta_index, D, "beta_index")
+        as_int(self.beta_index, "beta_index", 1, D)
         if self.shrink_index is not None:
-            checked_index(self.shrink_index, D, "shrink_index")
+            as_int(self.shrink_index, "shrink_index", 1, D)
         if not (np.isfinite(self.lam_scale) and self.lam_scale > 0):
             raise ValueError(f"lam_scale must be positive, got {self.lam_scale!r}")
         if not isinstance(self.provenance, Mapping):
@@ -120,7 +114,7 @@ class Whitening:
         if not isinstance(statistics, Statistics):
             raise TypeError(f"expected Statistics, got {type(statistics).__name__}")
         D = statistics.dim
-        columns = D if max_dim is None else checked_dim(max_dim, D)
+        columns = D if max_dim is None else as_int(max_dim, "max_dim", 1, D)
         if statistics.count < 2:
             raise ValueError(f"a covariance needs 2 or more descriptors, got {statistics.count}")
         C, C_M, mean = statistics.C, None, statistics.mean
@@ -186,7 +180,7 @@ class Whitening:
         W_UA and W_US.
         """
         name = self.variant(variant)
-        columns = self.max_dim if dim is None else checked_dim(dim, self.max_dim)
+        columns = self.max_dim if dim is None else as_int(dim, "dim", 1, self.max_dim)
         if t is not None and name != "wua":
             raise ValueError(f't is a setting of "wua", not of {name!r}')
         if beta_index is not None and name != "wus":

@@ -49,9 +49,10 @@ def test_without_numba_all_keep_it_and_give_the_same(tmp_path):
     found = np.load(tmp_path / "rows.npz")
     for entry in filter(Entry.available, ENTRIES):
         assert f"{entry.name}: ok" in out
-        expected = entry.rows(entry.call(*entry.arguments(photographs(entry.side))))
+        images = photographs(entry.side)
+        expected = entry.rows(entry.call(*entry.arguments(images)))
         for i, rows in enumerate(expected):
-            assert entry.same(found[f"{entry.name} {i}"], rows), (entry.name, i)
+            assert entry.same(found[f"{entry.name} {i}"], rows, images[i]), (entry.name, i)
 
 
 @pytest.mark.slow

@@ -20,7 +20,7 @@ def call(module, function, *arguments):
         ("skimage", lambda: list(call("kd_cv.io.builtin", "builtin_photos")()), "cli"),
         ("distributed", call("kd_cv.collection.cluster", "_distributed"), "cluster"),
         ("threadpoolctl", call("kd_cv.collection.cluster", "_threadpoolctl"), "cluster"),
-        ("h5py", call("kd_cv.collection.store", "load_h5py"), "features"),
+        ("h5py", call("kd_cv.collection.hdf5", "load_h5py"), "features"),
         ("faiss", call("kd_cv.collection.retrieval", "_faiss"), "retrieval"),
     ],
 )
@@ -54,10 +54,13 @@ def test_the_same_beside_torch(monkeypatch, package, use):
         ("kd_cv.nn.lafs", "torch", "torch"),
         ("kd_cv.nn.detector", "torch", "torch"),
         ("kd_cv.nn.sampling", "torch", "torch"),
+        ("kd_cv.nn.feature", "torch", "torch"),
+        ("kd_cv.nn.export", "torch", "torch"),
     ],
 )
 def test_a_module_that_cannot_do_without_a_package_says_so(monkeypatch, module, package, extra):
-    monkeypatch.delitem(sys.modules, module, raising=False)
+    for name in (module, module.rpartition(".")[0]):  # as if neither had been imported yet
+        monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(ImportError, match=rf"kd-cv\[{extra}\]"):
         importlib.import_module(module)

@@ -1,6 +1,7 @@
 """The way of an image through the files: few of them, and none that it comes back to."""
 
 import sys
+from collections import Counter
 
 import cv2
 import pytest
@@ -44,3 +45,35 @@ def test_compute_walks_through_seven_files_and_never_back(camera, keypoints, set
     called = [file for file in walk if file not in ("feature2d", "settings", "engine", "threads")]
     stretches = [file for i, file in enumerate(called) if called[i - 1 : i] != [file]]
     assert stretches == ["frames", "sampling", "fused"], walk
+
+
+def test_kdfeature_makes_gray_and_samples_once(camera, monkeypatch):
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("numba")
+    from kd_cv import KDFeature
+    from kd_cv.descriptor.engine import Describer
+    from kd_cv.nn import feature
+
+    calls = Counter()
+
+    def counted(owner, name):
+        function = getattr(owner, name)
+
+        def call(*arguments):
+            calls[name] += 1
+            return function(*arguments)
+
+        monkeypatch.setattr(owner, name, call)
+
+    kd, image = KDFeature(100), torch.from_numpy(camera[None, None]).float() / 255
+    lafs, _ = kd.detector(image)  # which looks at patches too, for their angles
+    counted(feature, "as_gray_batch")
+    counted(feature, "sample")  # tensors
+    counted(Describer, "at_squares")  # samples and describes
+    counted(Describer, "of_patches")  # describes what was sampled
+    rows = kd.describe(image, lafs)
+    assert calls == {"as_gray_batch": 1, "at_squares": 1}
+    calls.clear()
+    followed = kd.describe(image.requires_grad_(), lafs)
+    assert calls == {"as_gray_batch": 1, "sample": 1, "of_patches": 1}
+    torch.testing.assert_close(followed.detach(), rows, atol=1e-4, rtol=0)

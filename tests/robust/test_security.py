@@ -441,6 +441,8 @@ YAML = "%YAML:1.0\n---\n"
         '{"a":' * 100_000,
         "<?xml version='1.0'?><opencv_storage>" + "<a>" * 100_000,
         YAML + "- 1\n",
+        YAML + "a: 1\n...\n- 1\n",  # OpenCV's parser would never end
+        YAML + "   a: 1\nbcd-\n",  # nor here
         YAML + "feature2d: 7\n",
         YAML + 'feature2d:\n   name: "Feature2D.KD"\n',
         YAML + 'feature2d:\n   name: "Feature2D.KD"\n   patch_size: .inf\n   scales: 1.\n',
@@ -589,9 +591,7 @@ def test_the_report_shows_names_as_text(name):
     y, x = np.mgrid[:48, :48]
     gray = np.rint(127 + 60 * np.sin(x * y / 90)).astype(np.uint8)
     image = np.dstack([gray] * 3)
-    page = report_page(
-        image, image, match(image, image), names=(name, name), descriptor=None, title=name
-    )
+    page = report_page(image, image, {name: (match(image, image), None)}, (name, name))
 
     class Elements(HTMLParser):
         def __init__(self):

@@ -55,7 +55,7 @@ def command(
     from kd_cv.evaluate.cache import Cache
     from kd_cv.evaluate.hpatches import hpatches as run
     from kd_cv.evaluate.patch_sets import STRIP_SIDE, read_hpatches_release
-    from kd_cv.evaluate.readers import find_sequences
+    from kd_cv.evaluate.readers import read_images
     from kd_cv.evaluate.strips import save_sequences, strips_of_sequence
     from kd_cv.evaluate.tasks import read_tasks
     from kd_cv.paper import numbers as paper
@@ -75,7 +75,7 @@ def command(
     else:
         strips = (
             (s.name, strips_of_sequence(s, STRIP_SIDE, magnification, max_patches))
-            for s in find_sequences(data)
+            for s in read_images(data)
         )
     with telling("Describing", options.as_json) as tell:
         if save_strips:

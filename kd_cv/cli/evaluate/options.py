@@ -79,10 +79,7 @@ class Comparison:
         )
 
     def with_ws(
-        self,
-        candidates: list[Any],
-        patches: tuple[int, float] | None = None,
-        jitter: Any = None,
+        self, candidates: list[Any], patches: tuple[int, float] | None = None, jitter: Any = None
     ) -> list[Any]:
         """With --fit-ws, each candidate that is not whitened followed by itself with W_S.
 
@@ -108,8 +105,7 @@ class Comparison:
 
 Seeds = Annotated[int, typer.Option(help="How many robust estimates are made for each pair.")]
 Against = Annotated[
-    str | None,
-    typer.Option(help="Show the gain of the others over this one, on the same pairs."),
+    str | None, typer.Option(help="Show the gain of the others over this one, on the same pairs.")
 ]
 
 

@@ -1,5 +1,6 @@
 """`kd-cv eval pose`: the relative pose of photographs with known cameras."""
 
+import re
 from pathlib import Path
 from typing import Annotated
 
@@ -17,7 +18,7 @@ def command(
     cameras: Annotated[
         list[Path] | None,
         typer.Option(
-            help="Folder of the cameras of a scene (NAME.camera, COLMAP's text, or poses.txt), "
+            help="Folder of the cameras of a scene (NAME.camera, a model of COLMAP, or poses.txt), "
             "once for each scene; without it, they are beside the photographs."
         ),
     ] = None,
@@ -48,7 +49,7 @@ def command(
     values = scores[0].values
     areas = [f"auc{t}" for t in THRESHOLDS]
     keys = [*areas, "inliers"]
-    keys += [key for key in values if key.startswith("auc10 ") and key[6].isdigit()]
+    keys += [key for key in values if re.fullmatch(r"auc10 \d+-\d+", key)]
     pairs = int(values["pairs"])
     report_scores(
         scores, keys, options.as_json, {}, {"protocol": "pose", "pairs": pairs},

@@ -6,10 +6,7 @@ from kd_cv.cli.options import Dim
 from kd_cv.cli.outputs import check_figure
 
 
-def command(
-    curve: Curve,
-    dim: Dim = 128,
-) -> None:
+def command(curve: Curve, dim: Dim = 128) -> None:
     """FPR95 over the shrinkage of the unsupervised whitenings: t of W_UA, beta of W_US.
 
     [bold]Examples[/bold]

@@ -54,6 +54,7 @@ def test_the_constructor_is_the_designs():
 def test_create_is_the_constructor(camera, keypoints):
     created = KDDescriptor.create(patch_size=24, kernel="cart", whitening=None)
     assert type(created) is KDDescriptor and created.descriptorSize() == 63
+    assert inspect.signature(KDDescriptor.create) == inspect.signature(KDDescriptor)
     expected = KDDescriptor(patch_size=24, kernel="cart", whitening=None)
     assert np.array_equal(
         created.compute(camera, keypoints)[1], expected.compute(camera, keypoints)[1]
@@ -81,7 +82,7 @@ def test_repr_names_the_settings(fitted):
         ({"weights": "no.npz"}, FileNotFoundError, r"no file of weights .no\.npz.; shipped are m"),
         ({"patch_size": 8}, ValueError, "patch_size must be from 16 to 128, got 8"),
         ({"patch_size": 32.5}, TypeError, r"patch_size must be an int, got 32\.5"),
-        ({"dim": 0}, ValueError, "dim must be a positive int, got 0"),
+        ({"dim": 0}, ValueError, "dim must be at least 1, got 0"),
         ({"magnification": -1}, ValueError, "magnification must be positive and finite, got -1"),
         ({"magnification": "orb"}, ValueError, "unknown magnification 'orb'.*'sift'"),
         ({"magnification": []}, TypeError, r"magnification must be a number, got \[\]"),

@@ -42,8 +42,8 @@ class Entry:
     tolerance = 0.0
     rounding = 1e-4
 
-    def same(self, rows: np.ndarray, expected: np.ndarray) -> bool:
-        """Whether the rows with and without Numba are equal, but for their rounding."""
+    def same(self, rows: np.ndarray, expected: np.ndarray, image: np.ndarray) -> bool:
+        """Whether the rows of an image with and without Numba are equal, but for their rounding."""
         return rows.shape == expected.shape and bool(
             np.all(np.abs(rows - expected) <= self.rounding)
         )

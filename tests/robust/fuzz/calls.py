@@ -435,7 +435,7 @@ CALLS = {
         ("windows", windows, _windows_seeds, ()),
         ("patches", patches, _patches_seeds, REFUSED),
         ("explanation", explanation, _explanation_seeds, REFUSED),
-        ("matched", matched, _matched_seeds, REFUSED),
+        ("matched", matched, _matched_seeds, (*REFUSED, OSError)),
         ("models", models, _models_seeds, REFUSED),
         ("rows", rows, _rows_seeds, REFUSED),
         ("arguments", arguments, _arguments_seeds, REFUSED),

@@ -6,7 +6,8 @@ import os
 import struct
 import zipfile
 import zlib
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 
@@ -229,15 +230,20 @@ def _cameras_seeds() -> list[bytes]:
 # ------------------------------------------------------------------------------------------ images
 
 
-def image(data: bytes) -> None:
-    """A photograph; a PNG with right checksums if the first byte is odd."""
+@contextmanager
+def _photo(data: bytes) -> Iterator[Path]:
+    """The file of a photograph; a PNG has right checksums if the first byte is odd."""
     mode, data = mode_of(data)
-    if mode & 1:
-        data = with_png_checksums(data)
     with folder() as here:
         path = here / "i"
-        path.write_bytes(data)
-        _agree(data)
+        path.write_bytes(with_png_checksums(data) if mode & 1 else data)
+        yield path
+
+
+def image(data: bytes) -> None:
+    """A photograph, as gray."""
+    with _photo(data) as path:
+        _agree(path.read_bytes())
         assert images.read_gray(path).size <= images.MAX_PIXELS
 
 
@@ -272,12 +278,7 @@ def _image_seeds() -> list[bytes]:
 
 def photograph(data: bytes) -> None:
     """A photograph in colour, with its focal length; of any kind that OpenCV reads, and HEIC."""
-    mode, data = mode_of(data)
-    if mode & 1:
-        data = with_png_checksums(data)
-    with folder() as here:
-        path = here / "i"
-        path.write_bytes(data)
+    with _photo(data) as path:
         source = read_source(path)
         assert source.pixels.ndim in (2, 3) and source.pixels.size <= 3 * images.MAX_PIXELS
         assert source.focal_in_widths is None or 0.01 <= source.focal_in_widths <= 1000
@@ -507,7 +508,7 @@ def _saved_index() -> bytes:
 
     flat = faiss.IndexFlatL2(8)
     flat.add(np.random.default_rng(0).normal(size=(5, 8)).astype(np.float32))
-    made = Index("/f.h5", ("a.png", "b.png"), np.array([0, 2, 5]), flat, "{}")
+    made = Index(Path("/f.h5"), ("a.png", "b.png"), np.array([0, 2, 5]), flat, "{}")
     return from_zip(written("i.npz", made.save))
 
 

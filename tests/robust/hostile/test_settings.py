@@ -21,7 +21,7 @@ WRONG = {
         [True, "32", None, 15, 129, -32, 10**30, 32.0, np.array(32)],
         (TypeError, ValueError), "patch_size must be",
     ),
-    "dim": ([True, 0, -1, 1.5, "128", None], ValueError, "dim must be"),
+    "dim": ([True, 0, -1, 1.5, "128", None], (TypeError, ValueError), "dim must be"),
     "kernel": ([None, "", b"concat", ["concat"]], ValueError, "unknown kernel"),
     "whitening": (["", 3, True, ["ws"], b"ws"], ValueError, "unknown whitening"),
     "weights": (

@@ -17,6 +17,7 @@ pytest.importorskip("rich")
 pytest.importorskip("skimage")
 
 from kd_cv.cli import detectors, main
+from kd_cv.cli.images import Pair
 from kd_cv.evaluate.metrics import homography_corner_error
 from kd_cv.io.builtin import example_pair
 from kd_cv.io.sources import read_source
@@ -483,7 +484,7 @@ def test_options_of_fit(tmp_path, capsys, options, message):
 @pytest.mark.parametrize(
     "options, message",
     [
-        (["--focal", "-1"], "--focal must be a positive number of pixels, got -1"),
+        (["--focal", "-1"], "--focal must be positive and finite, got -1"),
         (["--max-size", "5"], "--max-size must be at least 16, got 5"),
         (["--model", "sphere"], "--model must be one of homography"),
         (["--model", "essential"], "--model essential needs --focal"),
@@ -500,3 +501,25 @@ def test_outputs_of_another_kind_are_refused(tmp_path, capsys):
     assert "--save-homography is for --model homography" in capsys.readouterr().err
     assert main(["fit", str(tmp_path), "-o", path]) == 2
     assert "must end in .npz" in capsys.readouterr().err
+
+
+def test_focal_lengths_of_a_pair():
+    image = np.zeros((60, 80), np.uint8)
+    names = ("a", "b")
+    assert Pair(image, image, names, None, (1.5, 2.0)).cameras(None) == (120.0, 160.0)
+    assert Pair(image, image, names, None, (1.5, None)).cameras(None) == (None, None)
+    assert Pair(image, image, names, None, (1.5, 2.0)).cameras(70.0) == (70.0, 70.0)
+
+
+def test_an_interrupt_that_typer_answers_ends_the_command(monkeypatch, capsys):
+    from kd_cv.cli import app
+
+    monkeypatch.setattr(app, "app", lambda *_, **__: 130)
+    assert main(["weights"]) == 130
+    assert capsys.readouterr().err == "kd-cv: error: interrupted\n"
+
+
+def test_a_missing_package_of_the_command_line_is_an_error_with_debug(monkeypatch):
+    monkeypatch.setitem(sys.modules, "kd_cv.cli.app", None)
+    with pytest.raises(ImportError):
+        main(["weights", "--debug"])

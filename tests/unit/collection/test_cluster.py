@@ -21,7 +21,7 @@ from skimage import data
 
 from kd_cv import KDDescriptor
 from kd_cv.cli import main
-from kd_cv.collection import Extraction, cluster, extract
+from kd_cv.collection import Extraction, batches, cluster, extract
 from kd_cv.descriptor.frames import as_gray, from_keypoints, to_keypoints
 from kd_cv.fit import fit_photos
 from kd_cv.fit.scenes import Scene, View
@@ -95,6 +95,44 @@ def test_extraction_survives_a_worker_that_hangs(
     assert summary.done + summary.kept == 20 and not summary.skipped
     extract(folder, tmp_path / "one.h5", SMALL)
     assert output.read_bytes() == (tmp_path / "one.h5").read_bytes()
+
+
+def test_a_task_that_hangs_in_a_worker_that_answers_is_named(
+    client: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("typer")
+    folder = photographs(tmp_path / "images", count=12, side=128)
+    output, settings = tmp_path / "f.h5", ["--max-keypoints", "200"]
+    cluster.extract(folder, output, Extraction("kd", 200), client=client)
+    whole = output.read_bytes()
+
+    def never(path: Path) -> Any:
+        while path.name == "05.jpg" and hanging.exists():
+            time.sleep(0.1)
+        return decode(path)
+
+    def decode_by(function: Any) -> None:
+        batches.decode = function
+
+    hanging, decode = tmp_path / "hanging", batches.decode
+    hanging.touch()
+    client.run(decode_by, never)
+    address = client.scheduler.address
+    command = ["extract", str(folder), "-o", str(output), *settings, "--overwrite"]
+    assert main([*command, "--scheduler", address, "--limit", "5"]) == 2
+    line = capsys.readouterr().err
+    assert line == "kd-cv: error: no end after 5 seconds: 05.jpg\n"
+    assert not output.exists() and whole_parts(output) >= 4
+    hanging.unlink()
+    assert main([*command[:-1], "--scheduler", address]) == 0  # goes on
+    assert output.read_bytes() == whole
+
+
+def test_a_limit_is_a_positive_number_of_seconds(client: Any, tmp_path: Path) -> None:
+    folder = photographs(tmp_path / "images", count=1, side=64)
+    for limit in (0, -1, float("nan")):
+        with pytest.raises(ValueError, match="the limit must be a positive number of seconds"):
+            cluster.extract(folder, tmp_path / "f.h5", SMALL, client=client, limit=limit)
 
 
 @pytest.fixture

@@ -173,13 +173,13 @@ def test_nothing_to_extract(folder: Path, tmp_path: Path) -> None:
     [
         ({"descriptor": "surf"}, "unknown descriptor 'surf'"),
         ({"dtype": "int4"}, "dtype must be one of"),
-        ({"max_keypoints": 0}, "max_keypoints must be a positive int"),
-        ({"max_size": 1.5}, "max_size must be a positive int"),
+        ({"max_keypoints": 0}, "max_keypoints must be from 1 to 524288, got 0"),
+        ({"max_size": 1.5}, "max_size must be an int, got 1.5"),
         ({"descriptor": "sift", "dtype": "uint8"}, "is for KD descriptors"),
     ],
 )
 def test_wrong_settings(arguments: dict, error: str) -> None:
-    with pytest.raises(ValueError, match=error):
+    with pytest.raises((ValueError, TypeError), match=error):
         Extraction(**arguments)
 
 
@@ -197,7 +197,7 @@ def test_what_cannot_be_read_is_skipped_and_said(
     summary = extract(folder, tmp_path / "f.h5", SMALL)
     assert summary.exit_code == 1 and summary.done == 7
     reasons = dict(summary.skipped)
-    assert reasons.pop("cut.png") == "cannot be decoded"
+    assert reasons.pop("cut.png") == "is not an image that OpenCV can decode"
     assert reasons.pop("empty.png") == "empty file"
     assert reasons.pop("text.jpg").startswith("is not a JPEG")
     assert reasons.pop("huge.png").startswith("300 x 300 pixels")
@@ -502,5 +502,17 @@ def test_extraction_of_no_descriptor_and_by_no_worker(tmp_path):
 
 
 def test_more_keypoints_than_a_file_can_be_read_back_with_are_refused():
-    with pytest.raises(ValueError, match="max_keypoints may be"):
+    with pytest.raises(ValueError, match="max_keypoints must be from 1 to 524288"):
         Extraction(max_keypoints=2**20)
+
+
+def test_an_image_that_opencv_cannot_process_is_skipped(tmp_path, monkeypatch):
+    cv2.imwrite(str(tmp_path / "a.png"), np.zeros((40, 40), np.uint8))
+
+    def refuse(self, gray, clock=None):
+        raise cv2.error("no memory")
+
+    monkeypatch.setattr(Extraction, "features", refuse)
+    summary = extract(tmp_path, tmp_path / "f.h5", Extraction("sift", 10), workers=1)
+    assert summary.skipped == {"a.png": "OpenCV cannot process it: no memory"}
+    assert (summary.done, summary.exit_code) == (0, 1)

@@ -14,9 +14,9 @@ import cv2
 import pytest
 from collections_of_photographs import RAW, SMALL, photographs
 
-from kd_cv.collection import Collection, Extraction, extract, reading
+from kd_cv.collection import Collection, Extraction, extract, partial, reading
 from kd_cv.collection.batches import batches, finished, run_batch
-from kd_cv.collection.partial import owned
+from kd_cv.collection.partial import owned, remove
 
 h5py = pytest.importorskip("h5py")
 
@@ -84,13 +84,11 @@ def test_two_runs_of_one_process_keep_apart_too(folder, tmp_path):
 def test_a_run_that_comes_as_another_ends_takes_over(tmp_path):
     """The folder that it has opened may have been removed under its hands."""
     output = tmp_path / "f.h5"
-    from kd_cv.collection.partial import remove
-
     for _ in range(20):
-        with owned(output) as partial:
-            remove(partial)
-        with owned(output) as partial:
-            assert partial.is_dir()
+        with owned(output) as own:
+            remove(own)
+        with owned(output) as own:
+            assert own.is_dir()
 
 
 def test_parts_of_other_settings_are_not_taken(folder, tmp_path):
@@ -243,3 +241,44 @@ def test_a_file_system_without_locks_is_named(tmp_path, monkeypatch):
     message = "no lock can be had there: No locks available"
     with pytest.raises(OSError, match=message), owned(tmp_path / "f.h5"):
         pass
+
+
+def test_a_lock_that_its_last_owner_removed_is_taken_anew(tmp_path, monkeypatch):
+    """Between the opening of the file and the lock on it another run may end."""
+    output, lock, gone = tmp_path / "f.h5", partial._locked, []
+
+    def late(folder, target):
+        number = lock(folder, target)
+        if not gone:
+            gone.append(number)
+            remove(folder)
+        return number
+
+    monkeypatch.setattr(partial, "_locked", late)
+    with owned(output) as folder:
+        assert gone and (folder / partial.LOCK).is_file()
+
+
+def test_a_folder_removed_while_it_is_opened_is_made_again(tmp_path, monkeypatch):
+    check, gone = partial._check_ours, []
+
+    def late(folder):
+        check(folder)
+        if not gone:
+            gone.append(folder)
+            folder.rmdir()
+
+    monkeypatch.setattr(partial, "_check_ours", late)
+    with owned(tmp_path / "f.h5") as folder:
+        assert gone and folder.is_dir()
+
+
+def test_the_folder_stays_if_another_run_has_come(tmp_path):
+    with owned(tmp_path / "f.h5") as folder:
+        unlink = os.unlink
+        try:
+            os.unlink = lambda path: (unlink(path), (folder / "settings.json").touch())
+            remove(folder)
+        finally:
+            os.unlink = unlink
+    assert (folder / "settings.json").exists()

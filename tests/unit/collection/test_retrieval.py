@@ -1,5 +1,6 @@
 """Retrieval: the image that shows the query comes first, verified, and unknown ones are not."""
 
+import itertools
 from pathlib import Path
 
 import cv2
@@ -8,7 +9,7 @@ import pytest
 from collections_of_photographs import whitened
 from skimage import data
 
-from kd_cv.collection import Extraction, extract
+from kd_cv.collection import Extraction, extract, retrieval
 from kd_cv.collection.retrieval import Index, checksum_of, default_factory
 
 faiss = pytest.importorskip("faiss")
@@ -106,7 +107,7 @@ def test_a_damaged_index_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "index.npz"
     rows = faiss.IndexFlatL2(4)
     rows.add(np.eye(4, dtype=np.float32))
-    made = Index("f.h5", ("a", "b"), np.array([0, 1, 4]), rows, "{}")
+    made = Index(Path("f.h5"), ("a", "b"), np.array([0, 1, 4]), rows, "{}")
     made.save(path)
     assert len(Index.load(path)) == 4
     with np.load(path) as archive:
@@ -149,3 +150,14 @@ def test_an_index_of_blank_images(tmp_path):
     extract(tmp_path, tmp_path / "features.h5", Extraction("sift", 10))
     with pytest.raises(ValueError, match=r"features\.h5 has no descriptors to index"):
         Index.build(tmp_path / "features.h5")
+
+
+@pytest.mark.slow
+def test_images_beyond_the_candidates_are_listed_by_votes(features, extraction, monkeypatch):
+    monkeypatch.setattr(retrieval, "CHUNK", 700)  # of which some are left over
+    index = Index.build(features)
+    assert len(index) == index.starts[-1] > 3000
+    hits = index.search(data.camera(), extraction, top=4, candidates=1)
+    assert hits[0].name == "camera.png" and hits[0].verified
+    assert [hit.inliers for hit in hits[1:]] == [0, 0, 0]
+    assert all(a.votes >= b.votes > 0 for a, b in itertools.pairwise(hits[1:]))

@@ -123,8 +123,8 @@ def test_groups_nested_very_deep_are_refused_at_once(tmp_path, monkeypatch):
         for _ in range(5000):
             group = group.create_group("g")
     opened = []
-    place = store_module._place
-    monkeypatch.setattr(store_module, "_place", lambda item: opened.append(item) or place(item))
+    place = store_module.place
+    monkeypatch.setattr(store_module, "place", lambda item: opened.append(item) or place(item))
     with (
         reading(path) as stored,
         pytest.raises(ValueError, match=f"damaged: its groups are nested more than {MAX_DEPTH}"),

@@ -13,8 +13,8 @@ import pytest
 
 from kd_cv import KDDescriptor, match, matching
 from kd_cv.descriptor.threads import Gate, around, opencv
-from kd_cv.detector.keypoints import detect
 from kd_cv.features import RootSIFT
+from kd_cv.fit.keypoints import detect
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 

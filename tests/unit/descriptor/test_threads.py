@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from kd_cv import KDDescriptor
-from kd_cv.descriptor.threads import in_chunks, in_parallel, on_threads
+from kd_cv.descriptor.threads import Scratch, in_chunks, in_parallel, on_threads
 
 CALLERS = 16
 
@@ -155,3 +155,17 @@ def test_an_error_in_another_thread_reaches_the_caller(threads):
 
     with pytest.raises(OverflowError, match="of a helper"):
         in_chunks(64, work)
+
+
+def test_each_thread_has_scratch_of_its_own_and_uses_it_again():
+    scratch = Scratch()
+    mine = scratch.empty("D", (3, 4))
+    mine.fill(7.0)
+    smaller = scratch.empty("D", (2, 5))
+    assert smaller.shape == (2, 5) and np.shares_memory(mine, smaller)
+    assert not np.shares_memory(mine, scratch.empty("levels", (3, 4)))
+    assert scratch.empty("D", (40, 40)).shape == (40, 40)  # more than there was
+    assert not scratch.zeros("D", (3, 4)).any()
+    with ThreadPoolExecutor(1) as other:
+        theirs = other.submit(scratch.empty, "D", (40, 40)).result()
+    assert not np.shares_memory(theirs, scratch.empty("D", (40, 40)))

@@ -1,28 +1,32 @@
 """The window of a keypoint fits the detector that made it."""
 
+import re
+from pathlib import Path
+
 import cv2
 import numpy as np
 import pytest
 
+import kd_cv
 from kd_cv import KDDescriptor, explain
 from kd_cv.descriptor.frames import MAGNIFICATION, from_keypoints, to_keypoints
-from kd_cv.descriptor.windows import CORNER, GFTT, REGION, windows
+from kd_cv.descriptor.windows import CORNER, windows
 
 BLOB = MAGNIFICATION
 # What each detector's keypoints get, in sizes. Not every OpenCV has every detector.
 SIDES = {
     "SIFT": BLOB,
     "KAZE": BLOB,
-    "AKAZE": BLOB,
-    "StarDetector": BLOB,
+    "AKAZE": 13,
+    "StarDetector": 12,
     "ORB": CORNER / 31,
     "BRISK": CORNER / 12,
     "FastFeatureDetector": CORNER / 7,
     "AgastFeatureDetector": CORNER / 7,
-    "GFTTDetector": 45 / 3,
-    "MSER": REGION,
-    "SimpleBlobDetector": REGION,
+    "GFTTDetector": CORNER / 3,
 }
+# Of these: so many sizes, and 15 pixels.
+REGIONS = {"MSER": 4, "SimpleBlobDetector": 4}
 # Keypoints of OpenCV 5.0 and 4.14 with all of contrib: size, angle, response, octave, class_id.
 SEEN = {
     "SIFT": [(2.599, 31.7, 0.0181, 10748159, -1), (4.52, 280.1, 0.024, 65795, -1)],
@@ -45,11 +49,21 @@ def create(name: str, *arguments):
     pytest.skip(f"this OpenCV has no {name}")
 
 
-@pytest.mark.parametrize("name", SIDES)
+def expected(name, keypoints):
+    """Sides of the windows in sizes, (N,)."""
+    sizes = np.array([keypoint.size for keypoint in keypoints])
+    if name in REGIONS:
+        return (REGIONS[name] * sizes + 15) / sizes
+    return np.full(len(sizes), SIDES[name])
+
+
+@pytest.mark.parametrize("name", [*SIDES, *REGIONS])
 def test_keypoints_show_which_detector_made_them(name, camera):
-    keypoints = create(name).detect(camera, None)
+    detector = create(name)
+    keypoints = detector.detect(camera, None)
     assert len(keypoints) > 1
-    np.testing.assert_array_equal(windows(keypoints), SIDES[name])
+    for known in (None, detector):
+        np.testing.assert_allclose(windows(keypoints, known), expected(name, keypoints), rtol=1e-12)
 
 
 @pytest.mark.parametrize("name", SEEN)
@@ -58,25 +72,49 @@ def test_what_was_seen_of_every_detector_is_known_again(name):
         cv2.KeyPoint(40, 30, size, angle, response, octave, class_id)
         for size, angle, response, octave, class_id in SEEN[name]
     ]
-    np.testing.assert_array_equal(windows(keypoints), SIDES[name])
+    np.testing.assert_allclose(windows(keypoints), expected(name, keypoints), rtol=1e-12)
+
+
+def test_the_table_of_the_documentation_says_the_same():
+    page = Path(kd_cv.__file__).parents[1] / "docs/keypoints.md"
+    if not page.exists():
+        pytest.skip("not in the source tree")
+    rows = re.findall(
+        r"^\| (.+?) \| .+? \| ([\d.]+) sizes(?: and ([\d.]+) pixels)?", page.read_text(), re.M
+    )
+    said = {
+        name: (float(sizes), float(pixels or 0))
+        for names, sizes, pixels in rows
+        for name in re.split(", |; ", names)
+    }
+    short = {
+        "FastFeatureDetector": "FAST",
+        "AgastFeatureDetector": "AGAST",
+        "GFTTDetector": "GFTT",
+        "SimpleBlobDetector": "SimpleBlob",
+    }
+    for name in (*SIDES, *REGIONS):
+        sizes, pixels = said[short.get(name, name)]
+        for size in (8.5, 40.5):
+            side = expected(name, [cv2.KeyPoint(40, 30, size)])[0] * size
+            assert sizes * size + pixels == pytest.approx(side, rel=2e-3)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["SIFT", "ORB"])
-def test_simulated_views_keep_the_window_of_the_detector_inside(name, camera):
+@pytest.mark.parametrize(("name", "known"), [("SIFT", 19), ("ORB", CORNER / 31)])
+def test_simulated_views_keep_the_window_of_the_detector_inside(name, known, camera):
     views = cv2.AffineFeature_create(create(name), 1)
-    np.testing.assert_array_equal(windows(views.detect(camera, None)), SIDES[name])
+    keypoints = views.detect(camera, None)
+    np.testing.assert_array_equal(windows(keypoints), SIDES[name])
+    np.testing.assert_array_equal(windows(keypoints, views), known)  # wider: sizes are of the views
+    kd = KDDescriptor(detector=views)
+    sizes = np.array([keypoint.size for keypoint in keypoints])
+    np.testing.assert_allclose(kd.settings.side * kd.frames(keypoints)[:, 2], known * sizes)
 
 
 def test_orb_with_another_factor_is_known_too(camera):
     keypoints = cv2.ORB_create(500, scaleFactor=1.35, nlevels=5).detect(camera, None)
     np.testing.assert_array_equal(windows(keypoints), CORNER / 31)
-
-
-def test_a_known_detector_of_regions_has_its_own_window(camera):
-    for name, sides in (("MSER", 5.0), ("SimpleBlobDetector", REGION)):
-        detector = create(name)
-        np.testing.assert_array_equal(windows(detector.detect(camera, None), detector), sides)
 
 
 def test_frames_become_keypoints_that_become_the_same_frames():
@@ -136,20 +174,20 @@ def test_sifts_keypoints_have_the_window_of_fifteen_sizes_to_the_bit(camera):
 
 
 @pytest.mark.parametrize(
-    "detector, side",
+    "detector",
     [
-        (lambda: cv2.ORB_create(300, patchSize=15), CORNER),
-        (lambda: cv2.GFTTDetector_create(300, blockSize=7), GFTT),
-        (lambda: cv2.GFTTDetector_create(300, blockSize=5), GFTT),
+        lambda: cv2.ORB_create(300, patchSize=15),
+        lambda: cv2.GFTTDetector_create(300, blockSize=7),
+        lambda: cv2.GFTTDetector_create(300, blockSize=5),
     ],
     ids=["orb", "gftt7", "gftt5"],
 )
-def test_a_known_detector_of_other_sizes_has_the_same_window(detector, side, camera):
+def test_a_known_detector_of_other_sizes_has_the_same_window(detector, camera):
     kd = KDDescriptor(detector=detector())
     keypoints, rows = kd.detectAndCompute(camera, None)
     pixels = kd.settings.side * kd.frames(keypoints)[:, 2]
     scale = np.array([1.2**keypoint.octave for keypoint in keypoints])
-    np.testing.assert_allclose(pixels, side * scale, rtol=1e-5)
+    np.testing.assert_allclose(pixels, CORNER * scale, rtol=1e-5)
     np.testing.assert_array_equal(rows, kd.compute(camera, keypoints)[1])
     # but what shows that SIFT made it does not become the detector's own
     sift = cv2.SIFT_create(50).detect(camera, None)

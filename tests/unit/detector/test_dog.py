@@ -10,8 +10,9 @@ import pytest
 import kd_cv
 from kd_cv import DoG
 from kd_cv.descriptor.engine import load_fused
-from kd_cv.descriptor.frames import from_keypoints
+from kd_cv.descriptor.frames import from_keypoints, sift_octave
 from kd_cv.detector.engine import extrema
+from kd_cv.detector.orientation import SECOND, YIELDING
 from kd_cv.detector.scale_space import FEW, ScaleSpace
 
 
@@ -37,7 +38,7 @@ def test_sift_describes_them_at_their_own_scale(camera):
     # cv2.SIFT takes the blur from the octave; it packs its own as `sift_octave` does.
     sift = cv2.SIFT_create()
     own = sift.detect(camera, None)
-    packed = kd_cv.detector.dog.sift_octave(from_keypoints(own))
+    packed = sift_octave(from_keypoints(own))
     assert packed.tolist() == [keypoint.octave for keypoint in own]
     ours = DoG(300).detect(camera)
     _, described = sift.compute(camera, ours)
@@ -76,6 +77,29 @@ def test_weak_extrema_fill_up_to_500_and_no_further(photographs):
     strong = extrema(rich, usual)
     assert len(strong) > FEW
     np.testing.assert_array_equal(extrema(rich, both, 5000), strong)
+
+
+def test_a_number_of_keypoints_asks_for_less_contrast_and_a_contrast_for_no_less(photographs):
+    gray = photographs["brick"]
+    found, more = (len(DoG(contrastThreshold=t).detect(gray)) for t in (0.04, 0.03))
+    assert FEW < found < more
+    assert len(DoG().detect(gray)) == found
+    assert rows(DoG(more + 100).detect(gray)) == rows(DoG(contrastThreshold=0.03).detect(gray))
+    assert len(DoG(more + 100, contrastThreshold=0.04).detect(gray)) == found
+
+
+def test_a_weaker_angle_has_less_response_and_gives_way_to_another_place(photographs):
+    gray = photographs["brick"]
+    every = DoG().detect_frames(gray)
+    first, whose = np.unique(every.frames[:, :3], axis=0, return_inverse=True)
+    strongest = np.zeros(len(first))
+    np.maximum.at(strongest, whose.ravel(), every.responses)
+    shares = every.responses / strongest[whose.ravel()]
+    assert (shares >= SECOND**YIELDING - 1e-6).all() and 0.05 < (shares < 1).mean() < 0.5
+    # so the strongest 500 are at more places than the first 500 by contrast alone
+    by_contrast = every.frames[np.argsort(-strongest[whose.ravel()], kind="stable")[:500], :3]
+    places = len(np.unique(every.frames[:500, :3], axis=0))
+    assert places > 1.02 * len(np.unique(by_contrast, axis=0))
 
 
 def test_types_of_images_agree(camera, bgr):

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from scipy.ndimage import gaussian_filter
 
+from kd_cv.descriptor.threads import Scratch
 from kd_cv.detector import engine, fused, orientation
 from kd_cv.detector.engine import detect_frames, extrema, gain_of
 from kd_cv.detector.scale_space import (
@@ -40,7 +41,7 @@ def test_a_blob_is_found_where_it_is_and_as_large_as_it_is(s, sign):
 def test_levels_are_the_image_blurred_by_their_sigmas(camera, compiled):
     space = ScaleSpace(sigma=1.1)
     following = np.empty((256, 256), np.float32)
-    D, top = engine._differences(camera, space, 1 / 255, 128, 256, following, compiled)
+    D, top = engine._differences(camera, space, 1 / 255, 128, 256, following, compiled, Scratch())
     image = camera / 255.0
     levels = [
         gaussian_filter(image, np.sqrt(s**2 - CAMERA_BLUR**2), mode="mirror", truncate=6)
@@ -59,9 +60,12 @@ def test_compiled_blurs_are_those_of_opencv(shape, dtype):
     for sigma in (0.6, 1.3, 4.4):
         taps = gaussian(sigma).astype(np.float32)
         differences = np.empty((2, 5, shape[1]), np.float32)
-        ours = fused.blurred(image, taps, 0.01, 2, shape[0] - 3, differences[0], 4)
-        theirs = engine._blurred(image, taps, 0.01, 2, shape[0] - 3, differences[1], 4)
-        np.testing.assert_allclose(ours, theirs, atol=1e-5)
+        blurred = np.empty((2, shape[0] - 5, shape[1]), np.float32)
+        for blur, out, D in zip(
+            (fused.blurred, engine._blurred), blurred, differences, strict=True
+        ):
+            blur(image, taps, 0.01, 2, out, D, 4)
+        np.testing.assert_allclose(*blurred, atol=1e-5)
         np.testing.assert_allclose(*differences, rtol=1e-5, atol=1e-5)
 
 
@@ -155,7 +159,11 @@ def test_the_compiled_angles_are_those_of_the_reference():
     V = np.random.default_rng(0).normal(size=(2000, 7)).astype(np.float32)
     V[:, 0] += 4  # f is positive, as a sum of weights is
     V[::50] = 0  # no gradient: one angle, 0
-    index, angle = fused.angles(V, orientation.psi_of_angles(), orientation.SECOND)
-    whose, expected = orientation.angles(V)
+    index, angle, share = fused.angles(V, orientation.psi_of_angles(), orientation.SECOND)
+    whose, expected, height = orientation.angles(V)
     assert np.array_equal(index, whose) and len(index) > len(V)
     assert np.abs((angle - expected + 180) % 360 - 180).max() < 0.05
+    np.testing.assert_allclose(share, height, rtol=1e-5)
+    assert (
+        share.min() >= orientation.SECOND and (share[np.isin(index, range(0, 2000, 50))] == 1).all()
+    )

@@ -40,11 +40,9 @@ def _run(image0, image1, name="kd"):
     return run(name, Pair(image0, image1, ("a", "b"), None), Options())
 
 
-def _page(pair, found, **options):
-    return report.report_page(
-        pair[0], pair[1], found.result,
-        names=NAMES, descriptor=found.feature, **options,
-    )  # fmt: skip
+def _page(pair, found, title="KD", **others):
+    results = {title: (found.result, found.feature), **others}
+    return report.report_page(pair[0], pair[1], results, NAMES)
 
 
 def _data(page):
@@ -70,7 +68,7 @@ def _urls(page):
 @pytest.mark.slow
 def test_data_agrees_with_the_result(pair, found):
     result = found["kd"].result
-    (data,) = _data(_page(pair, found["kd"], ratio=0.85))["descriptors"]
+    (data,) = _data(_page(pair, found["kd"]))["descriptors"]
     ratio, inlier = np.array(data["ratios"]), np.array(data["inliers"], bool)
     assert (ratio <= 0.85).sum() == len(result.matches) < len(ratio)
     assert inlier[ratio <= 0.85].sum() == result.inliers.sum()
@@ -130,8 +128,8 @@ def test_other_settings_are_explained_on_tiles_of_the_same_size(pair, settings):
 @pytest.mark.slow
 def test_others_are_compared_and_share_the_limit(pair, found, monkeypatch):
     monkeypatch.setattr(report, "MAX_MATCHES", 80)
-    compared = {"KD": (found["kd"].result, None), "SIFT": (found["sift"].result, None)}
-    kd, sift = _data(_page(pair, found["kd"], compared=compared))["descriptors"]
+    page = _page(pair, found["kd"], SIFT=(found["sift"].result, None))
+    kd, sift = _data(page)["descriptors"]
     assert (kd["title"], sift["title"]) == ("KD", "SIFT")
     assert len(kd["ratios"]) == len(sift["ratios"]) == 40
     assert f"of {len(found['sift'].result.matches)} matches" in sift["counts"]
@@ -155,9 +153,8 @@ def test_two_thousand_matches_take_less_than_five_megabytes():
         keypoints, keypoints, rows[passed], ratios[passed], np.ones(passed.sum(), bool), np.eye(3),
         success=True, candidates=(rows, ratios),
     )  # fmt: skip
-    page = report.report_page(
-        image0, image0[:, ::-1].copy(), result, names=("a", "b"), descriptor=KDDescriptor()
-    )
+    results = {"KD": (result, KDDescriptor())}
+    page = report.report_page(image0, image0[:, ::-1].copy(), results, ("a", "b"))
     assert len(_data(page)["descriptors"][0]["similarity"]) == 2000
     assert len(page) < 5_000_000
 
@@ -199,10 +196,8 @@ def test_page_without_matches(texture):
 @pytest.mark.slow
 def test_nothing_is_written_into_a_missing_folder(pair, found, tmp_path):
     with pytest.raises(FileNotFoundError, match="nowhere"):
-        report.write_report(
-            tmp_path / "nowhere" / "r.html", pair[0], pair[1], found["kd"].result,
-            names=NAMES, descriptor=found["kd"].feature,
-        )  # fmt: skip
+        results = {"KD": (found["kd"].result, found["kd"].feature)}
+        report.write_report(tmp_path / "nowhere" / "r.html", *pair[:2], results, names=NAMES)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -437,7 +432,7 @@ def test_dark_by_the_setting_of_the_system(opened):
 @pytest.mark.slow
 def test_others_are_beside_it_and_can_be_switched_to(browser, pair, found, tmp_path):
     sift = found["sift"]
-    page = _page(pair, found["kd"], compared={"SIFT": (sift.result, sift.feature)})
+    page = _page(pair, found["kd"], SIFT=(sift.result, sift.feature))
     _open(browser, page, tmp_path)
     beside = browser.find_elements("css selector", "#descriptors label")
     for label, title, own in zip(beside, ("KD", "SIFT"), (found["kd"], sift), strict=True):
@@ -471,7 +466,7 @@ def test_a_scene_has_epipolar_lines_in_the_place_of_an_outline(browser, tmp_path
     images = [np.ascontiguousarray(i[::2, ::2, ::-1]) for i in data.stereo_motorcycle()[:2]]
     kd = KDDescriptor(800)
     result = match(*images, kd, model="fundamental")
-    page = report.report_page(*images, result, names=("left", "right"), descriptor=kd)
+    page = report.report_page(*images, {"KD": (result, kd)}, ("left", "right"))
     (own,) = _data(page)["descriptors"]
     assert result.success and own["H"] is None and not _data(page)["overlay"]
     x0, x1 = (np.insert(p[result.inliers], 2, 1, axis=1) for p in (result.points0, result.points1))

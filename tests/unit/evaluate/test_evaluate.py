@@ -23,12 +23,11 @@ from kd_cv.evaluate.candidates import (
 )
 from kd_cv.evaluate.curves import moved, robustness_curves, shrinkage_curves
 from kd_cv.evaluate.hpatches import hpatches
-from kd_cv.evaluate.images import ImageSet, image_matching, match_scores
+from kd_cv.evaluate.images import image_matching, match_scores
 from kd_cv.evaluate.patch_sets import PatchSet
-from kd_cv.evaluate.patches import PatchPairs, pairs_of_scenes, pairs_of_set, phototourism
+from kd_cv.evaluate.patches import PatchPairs, pairs_of_scenes, pairs_of_set, patch_verification
 from kd_cv.evaluate.readers import (
     builtin_scenes,
-    find_sequences,
     labelled_pairs,
     read_images,
     scenes_of,
@@ -39,7 +38,7 @@ from kd_cv.evaluate.tasks import Tasks
 from kd_cv.evaluate.whitened import Whitened, with_ws
 from kd_cv.features import RootSIFT
 from kd_cv.fit.scenes import NO_POINT, Scene, View
-from kd_cv.fit.sequences import read_sequence
+from kd_cv.fit.sequences import ImageSet, read_sequence
 from kd_cv.io.builtin import builtin_photos
 from kd_cv.whitening import save
 
@@ -195,7 +194,9 @@ def test_names_of_candidates(fitted):
 @pytest.mark.slow
 def test_patch_descriptors_of_kornia(camera, keypoints):
     pytest.importorskip("kornia")
-    candidate = kornia_patches("SIFTDescriptor")
+    (candidate,) = make_candidates(["kornia:SIFTDescriptor"])
+    assert (candidate.name, candidate.kind) == ("SIFTDescriptor", "siftdescriptor")
+    assert candidate.of_patches(np.zeros((0, 41, 41), np.uint8)).shape == (0, 128)
     frames = from_keypoints(keypoints[:20])
     rows = candidate.at_frames(camera, frames)
     assert rows.shape == (20, 128) and np.allclose(np.linalg.norm(rows, axis=1), 1, atol=1e-4)
@@ -244,7 +245,7 @@ def test_pairs_that_cannot_be_had():
     with pytest.raises(ValueError, match="'all' or 'm50'"):
         pairs_of_set(patch_set, "some")
     with pytest.raises(ValueError, match="FPR95 needs"):
-        phototourism(patch_set, [Pixels()])
+        patch_verification(pairs_of_set(patch_set), [Pixels()])
     many = PatchSet(np.zeros((6000, 1, 1), np.uint8), np.zeros(6000, np.int64))
     with pytest.raises(ValueError, match="m50 file instead"):
         pairs_of_set(many)
@@ -259,7 +260,7 @@ def test_fpr95_by_hand():
     labelled = pairs_of_set(patch_set)
     distance = [2 * abs(int(a) - int(b)) for a, b in patch_set.patches[:, 0, 0][labelled.pairs]]
     expected = 100 * np.mean([d <= 2 for d, same in zip(distance, labelled.labels) if not same])  # noqa: B905
-    (score,) = phototourism(patch_set, [Pixels()])
+    (score,) = patch_verification(pairs_of_set(patch_set), [Pixels()])
     assert score.values["fpr95"] == pytest.approx(expected) == pytest.approx(25.0)
     assert (score.name, score.dim) == ("pixels", 4)
 
@@ -340,8 +341,8 @@ def sequence_folder(tmp_path_factory, photographs):
 
 @pytest.mark.slow
 def test_strips_of_a_sequence_show_the_same_points(sequence_folder):
-    (sequence,) = find_sequences(sequence_folder)
-    found = strips_of_sequence(sequence, max_patches=60, max_keypoints=200)
+    (sequence,) = read_images(sequence_folder)
+    found = strips_of_sequence(sequence, max_patches=60)
     assert set(found) == {"ref", "e1", "e2", "h1", "h2", "t1", "t2"}
     assert {strip.shape for strip in found.values()} == {(60, 65, 65)}
     (score,) = hpatches([(sequence.name, found)], make_candidates(["raw"]))
@@ -579,6 +580,45 @@ def test_curves_of_patches_as_table_and_picture(
         assert json.loads(capsys.readouterr().out)["protocol"] == protocol
 
 
+@pytest.mark.slow
+def test_robustness_of_each_kernel_as_json(phototourism_folder, capsys):
+    command = ["eval", "robustness", str(phototourism_folder), "--patch-size", "32", "--json"]
+    assert main(command) == 0
+    content = json.loads(capsys.readouterr().out)
+    assert content["whitening"] == "whitening: multiview"
+    turns, shifts = content["curves"].values()
+    for curves, moves in ((turns, range(0, 31, 5)), (shifts, range(0, 13, 2))):
+        assert set(curves) == {"polar", "cart", "concat"}
+        assert all([x for x, _ in points] == list(moves) for points in curves.values())
+    assert turns["cart"][-1][1] > turns["cart"][0][1]
+
+
+def test_eigenvalues_of_the_shipped_matrices(capsys):
+    assert main(["eval", "eigenvalues", "--json"]) == 0
+    content = json.loads(capsys.readouterr().out)
+    assert content["source"] == "whitening: multiview"
+    lam, attenuated, shrunk = (np.array(content[name]) for name in ("w", "wua", "wus"))
+    assert lam[0] == 1 and (np.diff(lam) <= 0).all()
+    np.testing.assert_allclose(attenuated, lam**0.7)
+    np.testing.assert_allclose(shrunk, (1 - lam[39]) * lam + lam[39])
+
+
+@pytest.mark.slow
+def test_a_whitening_fitted_for_the_comparison(sequence_folder, photographs, tmp_path, capsys):
+    photos, rows = tmp_path / "photos", tmp_path / "rows"
+    photos.mkdir()
+    for name in ("brick", "gravel"):
+        cv2.imwrite(str(photos / f"{name}.png"), photographs[name])
+    command = ["eval", "hpatches", str(sequence_folder), "--max-patches", "40", "--json"]
+    command += ["--descriptor", "raw", "--fit-ws", str(photos), "--cache", str(rows)]
+    assert main(command) == 0
+    scores = json.loads(capsys.readouterr().out)["scores"]
+    assert [score["name"] for score in scores] == ["KD raw", "KD raw + ws"]
+    assert [score["dim"] for score in scores] == [238, 128]
+    raw, whitened = (score["values"]["matching"] for score in scores)
+    assert whitened > raw and len(list(rows.iterdir())) == 2
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -610,7 +650,8 @@ def test_raw_fpr95_on_genuine_patches():
     from kd_cv.evaluate.patch_sets import read_phototourism
 
     patch_set = read_phototourism(SHARED / "liberty")
-    (score,) = phototourism(patch_set, make_candidates(["raw"], patch_size=64))
+    raw = make_candidates(["raw"], patch_size=64)
+    (score,) = patch_verification(pairs_of_set(patch_set), raw)
     assert score.values["fpr95"] == pytest.approx(23.5, abs=0.5)
 
 

@@ -7,8 +7,9 @@ import pytest
 
 from kd_cv.cli import main
 from kd_cv.evaluate.candidates import make_candidates
-from kd_cv.evaluate.images import ImageSet, corner_errors, image_matching
+from kd_cv.evaluate.images import corner_errors, image_matching
 from kd_cv.evaluate.intervals import PairTable, interval, summaries
+from kd_cv.fit.sequences import ImageSet
 
 
 def tables(count=60, shift=2.0):

@@ -142,17 +142,6 @@ def test_matching_pairs_against_all_pairs():
     assert len(found) == len(expected)
 
 
-def test_sum_of_patch_sets_shares_no_point():
-    a = PatchSet(textured(3, 8, 8), np.array([4, 4, NO_POINT]))
-    b = PatchSet(
-        textured(3, 8, 8), np.array([4, NO_POINT, 4]), np.array([[0, 2]]), np.array([True])
-    )
-    both = a + b
-    np.testing.assert_array_equal(both.patches[3:], b.patches)
-    assert {tuple(pair) for pair in both.matching_pairs().tolist()} == {(0, 1), (3, 5)}
-    assert both.pairs.tolist() == [[3, 5]] and both.labels.tolist() == [True]
-
-
 @pytest.mark.parametrize(
     "change",
     [

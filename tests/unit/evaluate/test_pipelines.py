@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from kd_cv.cli import main
-from kd_cv.evaluate.images import ImageSet
 from kd_cv.evaluate.learned import Learned
 from kd_cv.evaluate.pipelines import Pipeline, make_pipelines, on_homographies
+from kd_cv.fit.sequences import ImageSet
 
 TURN = np.array([[0.0, -1, 0], [1, 0, 0], [0, 0, 1]])
 

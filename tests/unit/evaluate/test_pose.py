@@ -1,6 +1,7 @@
 """Relative pose: the files of cameras, the angles, and the estimate of a scene by hand."""
 
 import json
+import struct
 from pathlib import Path
 
 import cv2
@@ -90,6 +91,61 @@ def test_every_format_gives_the_same_cameras(kind, photos, tmp_path):
         np.testing.assert_allclose(view.t, t, atol=1e-6)
 
 
+def write_binary(folder, camera=(1, 320, 240, 400, 400, 160, 120)):
+    """The same model as COLMAP writes it, from its description of the format."""
+    folder.mkdir()
+    kind, width, height, *values = camera
+    head = struct.pack("<QiiQQ", 1, 1, kind, width, height)
+    (folder / "cameras.bin").write_bytes(head + struct.pack(f"<{len(values)}d", *values))
+    images = struct.pack("<Q", len(POSES))
+    for k, (R, t) in enumerate(POSES):
+        v = cv2.Rodrigues(R)[0].ravel()
+        half = np.linalg.norm(v) / 2
+        q = [np.cos(half), *(np.sinc(half / np.pi) / 2 * v)]
+        images += struct.pack("<i7di", k + 1, *q, *t, 1) + f"{k}.png".encode() + b"\0"
+        images += struct.pack("<Q", k) + k * struct.pack("<ddq", 1, 2, -1)
+    (folder / "images.bin").write_bytes(images)
+    return folder
+
+
+def test_a_binary_model_is_that_of_its_text(photos, tmp_path):
+    text = read_cameras(photos, write_cameras(tmp_path / "text", "colmap"))
+    for camera in [(1, 320, 240, 400, 400, 160, 120), (0, 320, 240, 400, 160, 120)]:
+        folder = write_binary(tmp_path / f"binary{camera[0]}", camera)
+        for view, other in zip(read_cameras(photos, folder), text, strict=True):
+            assert view.image == other.image
+            for name in ("K", "R", "t"):
+                np.testing.assert_allclose(getattr(view, name), getattr(other, name), atol=1e-9)
+
+
+def test_a_binary_model_of_colmap_itself(photos, tmp_path):
+    pycolmap = pytest.importorskip("pycolmap")
+    text = write_cameras(tmp_path / "text", "colmap")
+    (text / "points3D.txt").write_text("")
+    (tmp_path / "binary").mkdir()
+    pycolmap.Reconstruction(text).write_binary(tmp_path / "binary")
+    found = read_cameras(photos, tmp_path / "binary")
+    for view, other in zip(found, read_cameras(photos, text), strict=True):
+        np.testing.assert_allclose(view.K, other.K)
+        np.testing.assert_allclose(view.R, other.R, atol=1e-9)
+        np.testing.assert_allclose(view.t, other.t, atol=1e-9)
+
+
+def test_a_damaged_binary_model_is_refused(photos, tmp_path):
+    folder = write_binary(tmp_path / "lens", (4, 320, 240, 400, 400, 160, 120, 0, 0, 0, 0))
+    with pytest.raises(ValueError, match=r"cameras.bin: camera 1 is a model 4.*undistort"):
+        read_cameras(photos, folder)
+    folder = write_binary(tmp_path / "cut")
+    whole = (folder / "images.bin").read_bytes()
+    for length in range(len(whole)):
+        (folder / "images.bin").write_bytes(whole[:length])
+        with pytest.raises(ValueError, match=r"images.bin (is cut off|ends within a name)"):
+            read_cameras(photos, folder)
+    (folder / "images.bin").write_bytes(struct.pack("<Qi7di", 1, 1, *[np.nan] * 7, 1) + b"0.png\0")
+    with pytest.raises(ValueError, match="not finite"):
+        read_cameras(photos, folder)
+
+
 def test_cameras_that_cannot_be_used_are_refused(photos, tmp_path):
     with pytest.raises(ValueError, match="cameras of 0 photographs"):
         read_cameras(photos)
@@ -104,6 +160,9 @@ def test_cameras_that_cannot_be_used_are_refused(photos, tmp_path):
     folder = write_cameras(tmp_path / "images", "colmap")
     (folder / "images.txt").write_text("1 1 0 0 0 3 4 5 1\n\n")
     with pytest.raises(ValueError, match=r"images.txt: '1 1 .* has fewer than 10 words"):
+        read_cameras(photos, folder)
+    (folder / "images.txt").write_text("one 1 0 0 0 3 4 5 1 0.png\n\n")
+    with pytest.raises(ValueError, match=r"images.txt: 'one' is not the number"):
         read_cameras(photos, folder)
     folder = write_cameras(tmp_path / "poses", "poses")
     (folder / "poses.txt").write_text("0.png 1 2 3\n")
@@ -157,9 +216,13 @@ def test_the_pose_of_points_in_space(tmp_path):
 def test_scores_of_a_command(photos, tmp_path, capsys):
     cameras = write_cameras(tmp_path / "cameras", "strecha")
     command = ["eval", "pose", str(photos), "--cameras", str(cameras), "--descriptor", "raw,sift"]
-    assert main([*command, "--json", "--seeds", "2"]) == 0
+    assert main([*command, "--json", "--seeds", "2", "--against", "sift"]) == 0
     content = json.loads(capsys.readouterr().out)
     assert content["pairs"] == 1 and len(content["scores"]) == 2
+    raw = content["scores"][0]["values"]
+    assert "auc10 gain" in raw
+    for key in ("auc5", "auc10", "auc10 gain", "auc10 gain low"):  # the only pair is 0-15 apart
+        assert raw[" ".join([key.split()[0], "0-15", *key.split()[1:]])] == raw[key]
     for score in content["scores"]:
         values = score["values"]
         assert values["inliers"] > 50 and values["pairs 0-15"] == 1
@@ -169,11 +232,28 @@ def test_scores_of_a_command(photos, tmp_path, capsys):
     assert "1 scenes need as many --cameras, got 2" in capsys.readouterr().err
 
 
+@pytest.mark.slow
+def test_whole_pipelines_by_the_pose(photos, tmp_path, capsys):
+    cameras = write_cameras(tmp_path / "cameras", "strecha")
+    command = ["eval", "pipelines", str(photos), "--cameras", str(cameras), "--json"]
+    command += ["--pipelines", "kd,sift", "--max-keypoints", "500", "--seeds", "2"]
+    assert main([*command, "--against", "sift"]) == 0
+    content = json.loads(capsys.readouterr().out)
+    assert content["pairs"] == 1
+    assert [score["name"] for score in content["scores"]] == ["kd", "sift"]
+    for score in content["scores"]:
+        values = score["values"]
+        assert values["inliers"] > 50 and values["ms"] > 0 and 0 < values["keypoints"] <= 500
+        assert 0 <= values["auc5"] <= values["auc10"] <= values["auc20"] <= 100
+    kd, sift = (score["values"] for score in content["scores"])
+    assert kd["auc10 gain"] == pytest.approx(kd["auc10"] - sift["auc10"])
+
+
 def test_views_that_look_away_are_no_pair(photos):
     away = [CameraView(photos / "0.png", K, turn(a), np.zeros(3)) for a in (0, 170)]
     with pytest.raises(ValueError, match="no pair to match"):
         relative_pose([("away", away)], [])
-    with pytest.raises(ValueError, match="seeds at least 1"):
+    with pytest.raises(ValueError, match="seeds must be at least 1, got 0"):
         relative_pose([("away", away)], [], seeds=0)
 
 

@@ -19,9 +19,12 @@ def test_the_factory_of_sift_may_be_replaced(camera, monkeypatch):
     assert len(keypoints) == len(rows) <= 100
 
 
-def test_an_image_that_was_not_read_is_named():
+@pytest.mark.parametrize("arguments", [(None,), (None, None)], ids=["without a mask", "with"])
+def test_an_image_that_was_not_read_is_named(arguments):
     with pytest.raises(TypeError, match=r"got None: could the file be read\?"):
-        KDDescriptor().detectAndCompute(None, None)
+        KDDescriptor().detectAndCompute(*arguments)
+    with pytest.raises(TypeError, match=r"needs a mask, as OpenCV's does: give None for none"):
+        KDDescriptor().detectAndCompute(np.zeros((9, 9), np.uint8))
 
 
 def test_angles_are_estimated_on_request_and_upright_by_default(photographs):
@@ -54,8 +57,10 @@ def test_given_angles_are_kept_and_the_dominant_one_is_the_detectors(camera, key
     bare = [cv2.KeyPoint(*k.pt, k.size, -1, k.response, k.octave) for k in keypoints]
     with_angles, rows = kd.compute(camera, bare)
     np.testing.assert_array_equal(KDDescriptor().compute(camera, with_angles)[1], rows)
+    for keypoint, row in zip(bare[:50], rows, strict=False):  # nor do they depend on the others
+        np.testing.assert_array_equal(kd.compute(camera, [keypoint])[1][0], row)
     frames = kd.frames(keypoints)
-    index, turned = oriented(camera, frames)
+    index, turned, _ = oriented(camera, frames)
     alone = np.flatnonzero(np.bincount(index) == 1)
     np.testing.assert_allclose(
         dominant_angles(camera, frames)[alone], turned[np.isin(index, alone), 3]

@@ -15,7 +15,6 @@ from kd_cv.explain import (
     Pixels,
     explain,
     explain_patches,
-    gradients,
     heat_maps,
     kernel_map,
     patch_map,
@@ -42,6 +41,12 @@ def photo_patches(P: int, count: int = 2, seed: int = 0) -> np.ndarray:
 def raw(patches: np.ndarray, spec: Spec) -> np.ndarray:
     c = spec.constants
     return core.raw(patches / 255, c.smooth, c.diff, c.Phi, c.T, c.parts)
+
+
+def gradients(patch: np.ndarray, spec: Spec) -> tuple[np.ndarray, np.ndarray]:
+    """Angle and weight of the pixels of a patch."""
+    weight, cos, sin, _ = core.gradients(patch / 255, spec.constants.smooth, spec.constants.diff)
+    return np.arctan2(sin, cos), weight
 
 
 def some_projection(D: int, d: int = 100, seed: int = 0) -> Projection:

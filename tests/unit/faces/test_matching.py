@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kd_cv
-from kd_cv import KDDescriptor, MatchResult
+from kd_cv import KDDescriptor, MatchResult, matching
 from kd_cv.features import RootSIFT, as_feature, root
 from kd_cv.matching import timing
-from kd_cv.models import find_homography
+from kd_cv.models import TwoViews, find_homography
 from kd_cv.neighbours import match_descriptors
 from kd_cv.pictures.matches import draw_matches
 
@@ -351,3 +351,25 @@ def test_nothing_to_draw_is_refused(pair):
         without.draw()
     with pytest.raises(ValueError, match="no results to draw"):
         draw_matches(pair[0], pair[1], {})
+
+
+@pytest.mark.parametrize(
+    ("image", "reason"),
+    [
+        (np.full((8, 90), 128, np.uint8), "tiny, 90 x 8 pixels"),
+        (np.full((90, 90), 250, np.uint8), "too bright, 99 of 100 pixels are at least 250"),
+        (np.full((90, 90), 128, np.uint8), "flat, nearly all pixels lie from 128 to 128"),
+        (np.tile(np.linspace(0, 255, 90), (90, 1)).astype(np.uint8), "no corners or blobs"),
+    ],
+)
+def test_why_an_image_has_no_keypoints(camera, image, reason):
+    result = kd_cv.match(image, camera, max_keypoints=50)
+    assert not result.success and result.failure.startswith("image 0 has no keypoints: it ")
+    assert reason in result.failure
+
+
+def test_matches_that_have_nothing_in_common(camera, monkeypatch):
+    nothing = TwoViews("homography", None, np.zeros(20, bool))
+    monkeypatch.setattr(matching, "estimate", lambda *_, **__: nothing)
+    result = kd_cv.match(camera, camera, max_keypoints=50)
+    assert result.failure == "the 20 matches have nothing in common"

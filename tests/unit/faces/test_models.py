@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from kd_cv.geometry import cross_matrix, epipolar_errors, reprojection_errors
+from kd_cv.geometry import cross_matrix, epipolar_errors, pose_errors, reprojection_errors
 from kd_cv.models import (
     MODELS,
     as_camera,
@@ -67,6 +67,29 @@ def test_the_sampson_error_is_the_distance_to_the_nearest_match_that_fits():
 
         nearest = minimize(moved, match, constraints={"type": "eq", "fun": fits}, tol=1e-14)
         assert errors[k] == pytest.approx(np.sqrt(nearest.fun), rel=2e-3, abs=1e-5)
+
+
+def test_errors_of_a_pose_are_infinite_behind_a_camera():
+    rng = np.random.default_rng(0)
+    X = rng.uniform([-2, -2, -9], [2, 2, 9], (400, 3))
+    there = X @ R_0to1.T + T_0TO1
+    rays0, rays1 = X[:, :2] / X[:, 2:], there[:, :2] / there[:, 2:]
+    rays1 += rng.normal(0, 1e-6, rays1.shape)
+    errors = pose_errors(rays0, rays1, R_0to1, T_0TO1)
+    before = (X[:, 2] > 0) & (there[:, 2] > 0)
+    assert 100 < before.sum() < 300
+    expected = epipolar_errors(rays0, rays1, cross_matrix(T_0TO1) @ R_0to1)
+    np.testing.assert_array_equal(errors, np.where(before, expected, np.inf))
+
+
+def test_of_two_poses_that_as_many_matches_fit_the_one_with_points_before_it_is_taken(monkeypatch):
+    points0, points1 = views(scene, wrong=0)
+    E_0to1 = cross_matrix(T_0TO1) @ R_0to1
+    R_a, R_b, t = cv2.decomposeEssentialMat(E_0to1)
+    poses = [(R, sign * t.ravel()) for R in (R_a, R_b) for sign in (1, -1)]  # all four have one E
+    monkeypatch.setattr("kd_cv.models._searched", lambda *_: iter(poses))
+    found = find_pose(points0, points1, K0, K1)
+    assert angle(found.t_0to1, T_0TO1) < 0.5 and angle(found.R_0to1[0], R_0to1[0]) < 0.2
 
 
 def test_a_pose_is_found_and_agrees_with_the_fundamental_matrix():

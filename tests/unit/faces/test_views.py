@@ -1,13 +1,15 @@
 """`match` in every form of an image, with every model, and what it says when nothing is found."""
 
+import json
 import pathlib
+import re
 import sys
 
 import cv2
 import numpy as np
 import pytest
 
-from kd_cv import match
+from kd_cv import KDDescriptor, match
 from kd_cv.collection import retrieval
 from kd_cv.io import sources
 
@@ -52,6 +54,29 @@ def test_auto_takes_the_scene_here_and_the_plane_there_and_says_so(scene, files)
     shifted = match(*files, model="auto")
     assert shifted.model == "homography" and "on the plane" in repr(shifted)
     np.testing.assert_allclose(shifted.H_0to1[:2, 2] / shifted.H_0to1[2, 2], [-20, -20], atol=0.5)
+
+
+@pytest.mark.parametrize(
+    ("model", "where"), [("homography", "the plane"), ("fundamental", "the epipolar line")]
+)
+def test_picture_report_and_explanation_have_the_words_of_the_model(scene, model, where):
+    pytest.importorskip("matplotlib")
+    from kd_cv.cli.explain import _kind
+    from kd_cv.draw.report import report_page
+    from kd_cv.pictures.matches import _legend
+
+    kd = KDDescriptor(400)
+    found = match(*scene, kd, model=model)
+    inside, outside = f"on {where}", f"off {where}"
+    legend = [text for _, text in _legend([found])]
+    assert legend[:2] == [f"inlier, {inside}", f"outlier, {outside}"]
+    colours = [cv2.cvtColor(image, cv2.COLOR_GRAY2BGR) for image in scene]
+    page = report_page(*colours, {"KD": (found, kd)}, ("left", "right"))
+    words = re.search(r'"words": ?(\[.*?\])', page)
+    assert words and json.loads(words[1]) == [f"inliers {inside}", f"outliers {outside}"]
+    said = {_kind(found, row) for row in range(len(found.matches))}
+    assert said == {f"an inlier, {inside}", f"an outlier, {outside}"}
+    assert "wrong" not in repr(found) + "".join(said)
 
 
 @pytest.mark.slow
@@ -125,6 +150,9 @@ def test_colours_are_in_opencvs_order():
         0, 0, 255,
     ]  # fmt: skip
     assert sources.as_source(Image.new("L", (5, 4), 7)).pixels.shape == (4, 5)
+    assert sources.as_source(torch.ones(4, 5)).pixels.shape == (4, 5)
+    deep = sources.as_source(Image.new("I;16", (5, 4), 40_000)).pixels
+    assert deep.dtype == np.uint16 and (deep == 40_000).all()
 
 
 def test_a_large_image_is_reduced_and_the_result_is_in_its_own_pixels(files):

@@ -13,7 +13,7 @@ def test_archives_out_of_proportion(tmp_path, monkeypatch):
     write_archive(tmp_path / "a.npz", "test", {"x": np.zeros(3), "y": np.zeros(3)}, {})
     with zipfile.ZipFile(tmp_path / "packed.npz", "w", zipfile.ZIP_BZIP2) as packed:
         packed.writestr("x.npy", b"")
-    with pytest.raises(ValueError, match="packed in another way than NumPy does"):
+    with pytest.raises(ValueError, match="packed in another way than such files are"):
         archive.read_npz(tmp_path / "packed.npz", 1000)
     monkeypatch.setattr(archive, "_MAX_MEMBERS", 2)
     with pytest.raises(ValueError, match="3 members, more than 2"):
@@ -39,5 +39,5 @@ def test_repeated_members_and_those_that_claim_too_much_are_refused(tmp_path):
     at = data.rindex(b"PK\1\2") + 24  # its size, in the list of the members
     data[at : at + 4] = (10**6).to_bytes(4, "little")
     path.write_bytes(bytes(data))
-    with pytest.raises(ValueError, match="claim more bytes than it has"):
+    with pytest.raises(ValueError, match="bytes unpacked, at most"):
         archive.read_archive(path, "whitening")

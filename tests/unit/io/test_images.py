@@ -1,10 +1,16 @@
 """Images whose header asks for more than OpenCV decodes."""
 
+import errno
+import os
 import struct
 import zlib
+from pathlib import Path
 
+import cv2
+import numpy as np
 import pytest
 
+from kd_cv.io import images
 from kd_cv.io.images import read_gray
 from kd_cv.io.sources import read_source
 
@@ -31,3 +37,34 @@ def test_an_image_wider_than_opencv_decodes(tmp_path):
     for read in (read_gray, read_source):
         with pytest.raises(ValueError, match=r"wide\.bmp cannot be decoded"):
             read(path)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        struct.pack("<2sIHHIIHHHH", b"BM", 26, 0, 0, 26, 12, 640, 480, 1, 24),  # of OS/2
+        b"RIFF\0\0\0\0WEBPVP8X" + struct.pack("<I4x", 10) + b"\x7f\x02\0\xdf\x01\0",
+        b"\xff\xd8\xff\xff\xff\xc0" + struct.pack(">HBHH", 17, 8, 480, 640) + bytes(12),  # filled
+    ],
+    ids=["bmp", "webp", "jpeg"],
+)
+def test_sizes_in_headers_that_are_rare(data, tmp_path):
+    path = tmp_path / "image"
+    path.write_bytes(data)
+    assert images._image_size(data) == (640, 480)
+    assert images.read_image_bytes(path) == data
+
+
+def test_a_folder_that_cannot_be_read_is_said(tmp_path, monkeypatch):
+    cv2.imwrite(str(tmp_path / "a.png"), np.zeros((4, 4), np.uint8))
+    (tmp_path / "closed").mkdir()
+    scan = os.scandir
+
+    def refuse(place):
+        if Path(place).name == "closed":
+            raise PermissionError(errno.EACCES, "Permission denied", str(place))
+        return scan(place)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    with pytest.warns(UserWarning, match="folder skipped: .*closed: Permission denied"):
+        assert images.list_photos(tmp_path) == [tmp_path / "a.png"]

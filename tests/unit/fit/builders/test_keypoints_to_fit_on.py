@@ -4,13 +4,13 @@ import cv2
 import numpy as np
 import pytest
 
-from kd_cv.detector.keypoints import detect
 from kd_cv.fit.correspond import (
     Tolerance,
     candidate_pairs,
     homography_map,
     transfer_frames,
 )
+from kd_cv.fit.keypoints import detect
 
 
 def blob_and_corner():

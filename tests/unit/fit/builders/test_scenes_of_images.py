@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from of_builders import angle_between, homography_maps
 
-from kd_cv.detector.keypoints import detect
 from kd_cv.fit.builders import hpatches_scene, random_homography, sfm_scene, warp_scene
 from kd_cv.fit.correspond import (
     homography_map,
     transfer_frames,
 )
+from kd_cv.fit.keypoints import detect
 from kd_cv.io.images import read_gray
 
 
@@ -101,14 +101,18 @@ def test_max_frames_keeps_whole_points(sequence):
         ({"max_frames": 1}, "max_frames"),
     ],
 )
-def test_builders_refuse(sequence, photo, tmp_path, change, message):
+def test_builders_refuse(sequence, photo, change, message):
     for build in (
         lambda: hpatches_scene(sequence[0], **change),
         lambda: warp_scene(photo, **change),
-        lambda: sfm_scene(sequence[0], tmp_path, **change),
     ):
         with pytest.raises(ValueError, match=message):
             build()
+
+
+def test_a_scene_of_no_keypoints_is_refused(sequence, tmp_path):
+    with pytest.raises(ValueError, match="max_keypoints must be at least 1, got 0"):
+        sfm_scene(sequence[0], tmp_path, max_keypoints=0)
 
 
 def cut(image, frame, P=24):

@@ -12,6 +12,7 @@ from kd_cv.fit.correspond import (
     predict_frames,
     transfer_frames,
 )
+from kd_cv.fit.photographs import photo_scenes
 from kd_cv.fit.scenes import Scene
 from kd_cv.fit.surface import Camera, SurfaceMap, pixels_from_rays, rays_from_pixels
 
@@ -159,34 +160,33 @@ def test_sfm_scene_of_an_open_book(tmp_path):
         with pytest.warns(UserWarning, match=r"broken\.jpg"):
             return sfm_scene(folder, workspace, camera="single", max_keypoints=800, **options)
 
-    for kind in ("detected", "projected"):
-        scene = build(frames=kind)
-        assert scene.name == "book" and len(scene.views) == len(images)
-        order = [int(view.image.stem) for view in scene.views]
-        pairs = scene.pairs(1, 4)
-        assert len(pairs) > 80
-        a, b = scene.views[1].frames[pairs[:, 0]], scene.views[4].frames[pairs[:, 1]]
-        off = []
-        for page in range(2):
-            H = H_pages[order[4]][page] @ np.linalg.inv(H_pages[order[1]][page])
-            off.append(np.linalg.norm(homography_map(H)(a[:, :2])[0] - b[:, :2], axis=1))
-        off = np.nanmin(off, axis=0)
-        assert np.median(off) < 1
-        assert np.mean(off < 4) > 0.97
+    scene = build()
+    assert scene.name == "book" and len(scene.views) == len(images)
+    order = [int(view.image.stem) for view in scene.views]
+    pairs = scene.pairs(1, 4)
+    assert len(pairs) > 80
+    a, b = scene.views[1].frames[pairs[:, 0]], scene.views[4].frames[pairs[:, 1]]
+    off = []
+    for page in range(2):
+        H = H_pages[order[4]][page] @ np.linalg.inv(H_pages[order[1]][page])
+        off.append(np.linalg.norm(homography_map(H)(a[:, :2])[0] - b[:, :2], axis=1))
+    off = np.nanmin(off, axis=0)
+    assert np.median(off) < 1
+    assert np.mean(off < 4) > 0.97
 
     # A finished scene is read back: nothing of the reconstruction is needed for it.
     (model,) = workspace.glob("reconstruction-*")
     model.rename(tmp_path / "aside")
-    again = build(frames="projected")
+    again = build()
     np.testing.assert_array_equal(again.views[0].frames, scene.views[0].frames)
     (tmp_path / "aside").rename(model)
-    # Another setting of the frames uses the same model, and makes another scene.
+    # Other keypoints use the same model, and make another scene.
     before = (model / "database.db").stat().st_mtime_ns
-    other = build(frames="projected", jitter="easy")
+    other = build(detectors=("sift",))
     assert (model / "database.db").stat().st_mtime_ns == before
     assert not np.array_equal(other.views[0].frames, scene.views[0].frames)
     stored = sorted(workspace.glob("scene-*.npz"))
-    assert len(stored) == 3
+    assert len(stored) == 2
     assert all(isinstance(Scene.load(path, folder), Scene) for path in stored)
 
 
@@ -228,3 +228,20 @@ def test_sfm_without_pycolmap_names_the_extra(tmp_path, photo, monkeypatch):
         cv2.imwrite(str(tmp_path / f"{name}.png"), photo)
     with pytest.raises(ImportError, match=r"pip install kd-cv\[sfm\]"):
         sfm_scene(tmp_path, tmp_path / "work")
+
+
+@pytest.mark.slow
+def test_photographs_of_one_place_make_a_scene_to_fit_on(tmp_path):
+    """`kd-cv fit --pairs sfm`: a folder whose photographs share nothing is left out."""
+    pytest.importorskip("pycolmap")
+    rng = np.random.default_rng(0)
+    images = {"book": open_book()[0], "noise": rng.integers(0, 256, (3, 120, 120), dtype=np.uint8)}
+    paths = []
+    for folder, photos in images.items():
+        (tmp_path / folder).mkdir()
+        for k, image in enumerate(photos):
+            paths.append(tmp_path / folder / f"{k}.png")
+            cv2.imwrite(str(paths[-1]), image)
+    with pytest.warns(UserWarning, match="folder skipped: .*share too few"):
+        (scene,) = photo_scenes(paths, "sfm", max_keypoints=400)
+    assert len(scene.views) == len(images["book"]) and len(scene.all_pairs()) > 500

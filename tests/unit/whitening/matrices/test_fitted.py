@@ -60,7 +60,7 @@ def test_settings_that_would_do_nothing_are_refused(fitted):
         fitted.projection("wua", beta_index=3)
     with pytest.raises(ValueError, match=r"\[0, 1\]"):
         fitted.projection("wua", t=1.5)
-    with pytest.raises(ValueError, match="integer from 1 to 24"):
+    with pytest.raises(ValueError, match="dim must be from 1 to 24, got 25"):
         fitted.projection("wua", D + 1)
 
 

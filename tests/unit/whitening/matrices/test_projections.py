@@ -109,11 +109,15 @@ def test_fewer_dimensions_are_the_first_columns(data):
     for variant in filter(fitted.has, VARIANTS):
         A = fitted.projection(variant).A
         np.testing.assert_array_equal(fitted.projection(variant, 5).A, A[:, :5])
-    for dim in (0, D + 1, 2.0, True):
-        with pytest.raises(ValueError, match="integer from 1 to 24"):
-            supervised(C, C_M, dim=dim)
-        with pytest.raises(ValueError, match="integer from 1 to 24"):
-            fitted.projection("wua", dim)
+    for dims, error, message in (
+        ((0, D + 1), ValueError, "dim must be from 1 to 24, got"),
+        ((2.0, True), TypeError, "dim must be an int, got"),
+    ):
+        for dim in dims:
+            with pytest.raises(error, match=message):
+                supervised(C, C_M, dim=dim)
+            with pytest.raises(error, match=message):
+                fitted.projection("wua", dim)
 
 
 def test_eigenvectors_have_one_sign(data):

@@ -82,7 +82,7 @@ def test_bad_descriptors_are_refused_and_leave_no_trace(X, pairs, message):
 
 
 def test_other_misuse_of_statistics():
-    with pytest.raises(ValueError, match="positive integer"):
+    with pytest.raises(ValueError, match="dim must be at least 1, got 0"):
         Statistics(0)
     with pytest.raises(ValueError, match="24 and 23"):
         Statistics(D).merge(Statistics(D - 1))
@@ -91,3 +91,22 @@ def test_other_misuse_of_statistics():
     with pytest.raises(TypeError, match="real numbers"):
         Statistics(D).update(np.full((3, D), "a"))
     assert Statistics(D).update(np.zeros((0, D)), np.zeros((0, 2))).count == 0
+
+
+def test_balanced_statistics_count_each_of_them_the_same(data):
+    X, pairs = data
+    few, many = rows_of(X, pairs[:40]), rows_of(X, pairs[40:160])
+    statistics = [Statistics(D).update(*rows) for rows in (few, many)]
+    expected = Statistics(D).update(*many)
+    for _ in range(3):  # three times as often, as many as the others are
+        expected.update(*few)
+    even = statistics_module.balanced(statistics)
+    assert (even.count, even.pair_count) == (statistics[0].count + statistics[1].count, 160)
+    np.testing.assert_allclose(even.mean, expected.mean, atol=1e-12)
+    np.testing.assert_allclose(even.C, expected.C, atol=1e-12)
+    np.testing.assert_allclose(even.C_M, expected.C_M, atol=1e-12)
+
+
+def test_statistics_are_added_to_statistics_only():
+    with pytest.raises(TypeError):
+        Statistics(D) + 1

@@ -1,0 +1,37 @@
+"""Numbers that users give, checked by their names before any work is done."""
+
+from typing import Any
+
+import numpy as np
+
+
+def as_int(value: Any, name: str, least: int = 1, most: int | None = None) -> int:
+    """An int from `least` to `most`, or of NumPy's; TypeError for any other kind, bool too.
+
+    >>> as_int(np.int64(3), "workers")
+    3
+    """
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        raise TypeError(f"{name} must be an int, got {value!r}")
+    if value < least or (most is not None and value > most):
+        wanted = f"at least {least}" if most is None else f"from {least} to {most}"
+        raise ValueError(f"{name} must be {wanted}, got {value!r}")
+    return int(value)
+
+
+def as_float(value: Any, name: str) -> float:
+    """A number as float, infinite if it is too large for one; TypeError for all else."""
+    try:
+        return float(value)
+    except OverflowError:
+        return np.inf
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{name} must be a number, got {value!r}") from error
+
+
+def as_positive(value: Any, name: str) -> float:
+    """A number that is positive and finite."""
+    number = as_float(value, name)
+    if not 0 < number < np.inf:
+        raise ValueError(f"{name} must be positive and finite, got {value!r}")
+    return number
