@@ -22,9 +22,10 @@ from numpy.typing import NDArray
 from kd_cv import KDDescriptor, models
 from kd_cv.evaluate import metrics
 from kd_cv.evaluate.cameras import read_cameras
-from kd_cv.evaluate.intervals import SEEDS, PairTable, summaries
+from kd_cv.evaluate.pairs import SEEDS
 from kd_cv.evaluate.pose import BASELINES, direction_angle, relative, rotation_angle, viewing_angle
 from kd_cv.evaluate.readers import read_images
+from kd_cv.evaluate.scores import PairScore, summaries
 from kd_cv.io.images import read_gray
 from kd_cv.neighbours import RATIO, match_descriptors
 
@@ -55,7 +56,7 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def report(title: str, tables: dict[str, PairTable], limits: tuple[int, ...]) -> None:
+def report(title: str, tables: dict[str, list[PairScore]], limits: tuple[int, ...]) -> None:
     """A table of the areas of each estimator."""
     print(
         f"\n| {title} | pairs | {' | '.join(map(str, limits))} |\n|---|---|{'---|' * len(limits)}"
@@ -72,9 +73,9 @@ def report(title: str, tables: dict[str, PairTable], limits: tuple[int, ...]) ->
 
 def homographies(
     folders: Sequence[Path], feature: KDDescriptor, seeds: int
-) -> dict[str, PairTable]:
+) -> dict[str, list[PairScore]]:
     """What each estimator did on the pairs of all sequences."""
-    tables = {name: PairTable() for name, _ in estimators("homography")}
+    tables: dict[str, list[PairScore]] = {name: [] for name, _ in estimators("homography")}
     for images in itertools.chain.from_iterable(map(read_images, folders)):
         grays = [images.load(k) for k in range(len(images.images))]
         found = [described(feature, gray) for gray in grays]
@@ -88,15 +89,15 @@ def homographies(
                     )
                     for seed in range(seeds)
                 ]  # fmt: skip
-                tables[name].add(errors)
+                tables[name].append(PairScore(errors))
     return tables
 
 
 def poses(
     folders: Sequence[tuple[Path, Path]], feature: KDDescriptor, seeds: int
-) -> dict[str, PairTable]:
+) -> dict[str, list[PairScore]]:
     """What each estimator did on the pairs of all scenes."""
-    tables = {name: PairTable() for name, _ in estimators("essential")}
+    tables: dict[str, list[PairScore]] = {name: [] for name, _ in estimators("essential")}
     for photos, cameras in folders:
         views = read_cameras(photos, cameras)
         found = [described(feature, read_gray(view.image)) for view in views]
@@ -113,7 +114,7 @@ def poses(
                         turned = rotation_angle(pose[0] @ R_true.T)
                         wrong = max(turned, direction_angle(pose[1], t_true))
                     errors.append(wrong)
-                tables[name].add(errors)
+                tables[name].append(PairScore(errors))
     return tables
 
 

@@ -23,10 +23,11 @@ from kd_cv import KDDescriptor
 from kd_cv.detector import engine, orientation, parameters
 from kd_cv.detector.parameters import SIGMA
 from kd_cv.evaluate import metrics
-from kd_cv.evaluate.images import CORNERS, corner_errors
-from kd_cv.evaluate.intervals import area, interval
+from kd_cv.evaluate.images import CORNERS, Plane, corner_errors
+from kd_cv.evaluate.pairs import Measure
 from kd_cv.evaluate.pipelines import Pipeline
 from kd_cv.evaluate.readers import read_images
+from kd_cv.evaluate.scores import area, interval
 from kd_cv.fit.sequences import ImageSet
 from kd_cv.neighbours import RATIO, match_descriptors
 
@@ -100,14 +101,15 @@ def _measured(
         pipeline = Pipeline("kd", KDDescriptor(keypoints, **arguments), max_keypoints=keypoints)
         for images in sets:
             grays = [images.load(k) for k in range(len(images.images))]
-            (x0, d0), *others = (pipeline.run(gray)[:2] for gray in grays)
+            (x0, d0), *others = (pipeline.run(gray)[0] for gray in grays)
             for k, (x1, d1) in enumerate(others, start=1):
                 H = images.H_1tok[k]
+                plane = Plane(H, grays[0].shape, grays[k].shape)
                 matches, _ = match_descriptors(d0, d1, ratio=RATIO)
                 a, b = x0[matches[:, 0]], x1[matches[:, 1]]
                 good = np.linalg.norm(metrics.warp_points(a, H) - b, axis=1) <= CORRECT
-                again = metrics.repeatability(x0, x1, H, (grays[0].shape, grays[k].shape))
-                errors = corner_errors(a, b, H, grays[0].shape, CORRECT, seeds)
+                again = metrics.repeatability(x0, x1, H, plane[1:])
+                errors = corner_errors(a, b, plane, Measure(CORRECT, seeds=seeds))
                 places = len(np.unique(a[good], axis=0))
                 rows.append((images.name, errors, 100 * again, int(good.sum()), places))
     return Pairs(*(np.array(column) for column in zip(*rows, strict=True)))

@@ -99,7 +99,7 @@ def command(
         variants = [name for name in ("wua", "wus", "ws", "wm") if fitted.has(name)]
         candidates = before_and_after(output, variants, sizes[0], magnification)
         scores, tested = held_out_scores(held_out, candidates, tell)
-    best, provenance = best_variant(candidates, scores), fitted.provenance
+    best, provenance = best_variant(variants, scores), fitted.provenance
     others = find_photos(photos).others
     if as_json:
         print(json.dumps(summary(output, provenance, scores, tested, best, others)))

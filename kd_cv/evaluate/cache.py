@@ -43,7 +43,7 @@ class Cache:
         if self.folder is None:
             return describe()
         path = self.folder / f"{_slug(name)}.{_slug(candidate.name)}.npz"
-        made_from = {"inputs": checksum(inputs, {}), "candidate": dict(candidate.configuration)}
+        made_from = {"inputs": checksum(inputs, {}), "candidate": dict(candidate.configuration())}
         wanted = json.dumps(made_from, sort_keys=True)
         stored = _stored_rows(path, wanted)
         if stored is not None:
@@ -61,6 +61,9 @@ class Cache:
     def frames(self, name: str, candidate: Candidate, gray: Gray, frames: Frames) -> Array32:
         inputs: dict[str, NDArray[Any]] = {"gray": gray, "frames": frames}
         return self.rows(name, candidate, inputs, lambda: candidate.at_frames(gray, frames))
+
+
+NO_CACHE = Cache()
 
 
 def _stored_rows(path: Path, wanted: str) -> Array32 | None:

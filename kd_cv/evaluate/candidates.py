@@ -8,10 +8,9 @@ configuration can be told.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import cv2
 import numpy as np
@@ -21,11 +20,13 @@ from kd_cv.descriptor.frames import MAGNIFICATION, Frames, as_magnification, to_
 from kd_cv.descriptor.projection import Array32
 from kd_cv.descriptor.sampling import extract_patches
 from kd_cv.descriptor.threads import opencv
-from kd_cv.feature2d import KDDescriptor
 from kd_cv.features import root
+from kd_cv.fit.matrices import descriptor_statistics, fit_whitening
+from kd_cv.fit.scenes import Scene
 from kd_cv.io.archive import checksum
 from kd_cv.settings import Settings
 from kd_cv.whitening.registry import DEFAULT_WEIGHTS, DEFAULT_WHITENING
+from kd_cv.whitening.whitening import Whitening
 
 Gray = NDArray[np.uint8]
 Patches = NDArray[np.uint8]
@@ -37,29 +38,26 @@ PATCH_SIZE_OF_SETS = 64
 
 COMPARED = ("kd", "raw", "rootsift", "sift")  # unless others are named
 
+BATCH = 512  # patches that a module of Kornia describes at a time
 SIFT_WINDOW = 6.0  # side of SIFT's 4 x 4 cells in keypoint sizes
 
 
-class Candidate(Protocol):
+@dataclass(frozen=True)
+class Candidate:
     """What an evaluation needs of a descriptor.
 
-    name  as the tables show it; kind  what the paper's tables know it by: "concat+ws", "sift" ...
+    name           as the tables show it
+    kind           what the paper's tables know it by: "concat+ws", "sift" ...
+    configuration  all that decides the rows
+    at_frames      rows (N, D) of a gray image at frames (N, 4)
+    of_patches     rows (N, D) of patches (N, P, P)
     """
 
-    @property
-    def name(self) -> str: ...
-    @property
-    def kind(self) -> str: ...
-    @property
-    def configuration(self) -> Mapping[str, Any]: ...
-
-    def at_frames(self, gray: Gray, frames: Frames) -> Array32:
-        """Rows (N, D) of frames (N, 4) of a gray image."""
-        ...
-
-    def of_patches(self, patches: Patches) -> Array32:
-        """Rows (N, D) of patches (N, P, P)."""
-        ...
+    name: str
+    kind: str
+    configuration: Callable[[], Mapping[str, Any]]
+    at_frames: Callable[[Gray, Frames], Array32]
+    of_patches: Callable[[Patches], Array32]
 
 
 @opencv
@@ -74,87 +72,67 @@ def resized(patches: Patches, side: int) -> Patches:
     return out
 
 
-@dataclass(frozen=True)
-class KD:
-    """The kernel descriptor with any settings."""
+def kd_candidate(
+    settings: Settings, label: str = "", side_of_patches: int | None = None
+) -> Candidate:
+    """The kernel descriptor with any settings.
 
-    kd: KDDescriptor
-    label: str = ""  # of the weights, where they have no name
-    side_of_patches: int | None = None  # samples of patches as they come, if not those of images
-
-    @property
-    def name(self) -> str:
-        s = self.kd.settings
-        kernel = "" if s.kernel == "concat" else f" {s.kernel}"
-        if s.whitening is None:
-            return f"KD{kernel} raw"
-        weights = self.label or (s.weights if isinstance(s.weights, str) else "given")
+    label            of the weights, where they have no name
+    side_of_patches  samples of patches as they come, if not those of images
+    """
+    for_patches = replace(settings, patch_size=side_of_patches or settings.patch_size)
+    kernel = "" if settings.kernel == "concat" else f" {settings.kernel}"
+    name = f"KD{kernel} raw"
+    if settings.whitening is not None:
         # The best whitening of images need not be that of patches: one name for both then.
-        same = s.variant == self._of_patches.variant_of_patches
-        return f"KD{kernel} {s.variant if same else s.whitening} ({weights})"
+        same = settings.variant == for_patches.variant_of_patches
+        weights = label or (settings.weights if isinstance(settings.weights, str) else "given")
+        name = f"KD{kernel} {settings.variant if same else settings.whitening} ({weights})"
 
-    @property
-    def kind(self) -> str:
-        s = self.kd.settings
-        return s.kernel if s.variant is None else f"{s.kernel}+{s.variant}"
+    def at_frames(gray: Gray, frames: Frames) -> Array32:
+        return settings.rows(gray, frames).astype(np.float32, copy=False)
 
-    @property
-    def configuration(self) -> dict[str, Any]:
-        return {
-            "descriptor": "kd",
-            "fingerprint": self.kd.settings.fingerprint,
-            "of_patches": self._of_patches.fingerprint,
-        }
-
-    def at_frames(self, gray: Gray, frames: Frames) -> Array32:
-        return self.kd.settings.rows(gray, frames).astype(np.float32, copy=False)
-
-    def of_patches(self, patches: Patches) -> Array32:
-        settings = self._of_patches
-        rows = settings.rows_of_patches(resized(patches, settings.patch_size))
+    def of_patches(patches: Patches) -> Array32:
+        rows = for_patches.rows_of_patches(resized(patches, for_patches.patch_size))
         return rows.astype(np.float32, copy=False)
 
-    @cached_property
-    def _of_patches(self) -> Settings:
-        settings = self.kd.settings
-        return replace(settings, patch_size=self.side_of_patches or settings.patch_size)
+    return Candidate(
+        name,
+        settings.kernel if settings.variant is None else f"{settings.kernel}+{settings.variant}",
+        lambda: {
+            "descriptor": "kd",
+            "fingerprint": settings.fingerprint,
+            "of_patches": for_patches.fingerprint,
+        },
+        at_frames,
+        of_patches,
+    )
 
 
-@dataclass(frozen=True)
-class SIFT:
+def sift_candidate(rooted: bool = False) -> Candidate:
     """cv2.SIFT, or RootSIFT. Its window covers the whole of a patch."""
+    sift, name = cv2.SIFT_create(), "RootSIFT" if rooted else "SIFT"
 
-    root: bool = False
-    _sift: Any = field(default_factory=cv2.SIFT_create, compare=False, repr=False)
+    @opencv
+    def described(gray: Gray, keypoints: Sequence[cv2.KeyPoint]) -> Array32:
+        rows = sift.compute(gray, keypoints)[1]
+        return root(rows) if rooted else rows
 
-    @property
-    def name(self) -> str:
-        return "RootSIFT" if self.root else "SIFT"
-
-    @property
-    def kind(self) -> str:
-        return self.name.lower()
-
-    @property
-    def configuration(self) -> dict[str, Any]:
-        return {"descriptor": self.kind, "opencv": cv2.__version__, "window": SIFT_WINDOW}
-
-    def at_frames(self, gray: Gray, frames: Frames) -> Array32:
+    def at_frames(gray: Gray, frames: Frames) -> Array32:
         if not len(frames):
             return np.empty((0, 128), np.float32)
-        return self._rows(gray, sift_keypoints(frames, gray.shape))
+        return described(gray, sift_keypoints(frames, gray.shape))
 
-    def of_patches(self, patches: Patches) -> Array32:
+    def of_patches(patches: Patches) -> Array32:
         centre, size = (patches.shape[1] - 1) / 2, patches.shape[1] / SIFT_WINDOW
         # Octave 0: a patch is at the scale of its keypoint already, as SIFT's own image would be.
         keypoint = cv2.KeyPoint(centre, centre, size, 0.0)
-        rows = [self._rows(patch, [keypoint]) for patch in patches]
+        rows = [described(patch, [keypoint]) for patch in patches]
         return np.concatenate([np.empty((0, 128), np.float32), *rows])
 
-    @opencv
-    def _rows(self, gray: Gray, keypoints: Sequence[cv2.KeyPoint]) -> Array32:
-        rows = self._sift.compute(gray, keypoints)[1]
-        return root(rows) if self.root else rows
+    kind, version = name.lower(), cv2.__version__
+    configuration = {"descriptor": kind, "opencv": version, "window": SIFT_WINDOW}
+    return Candidate(name, kind, lambda: configuration, at_frames, of_patches)
 
 
 def sift_keypoints(frames: Frames, shape: tuple[int, ...]) -> tuple[cv2.KeyPoint, ...]:
@@ -167,57 +145,15 @@ def sift_keypoints(frames: Frames, shape: tuple[int, ...]) -> tuple[cv2.KeyPoint
     return to_keypoints(frames, last=max(0, int(np.log2(max(1, min(shape[:2])))) - 2))
 
 
-@dataclass(frozen=True)
-class TorchPatches:
-    """Any torch module that maps patches (B, 1, P, P) in 0..1 to rows (B, D)."""
-
-    module: Any
-    patch_size: int
-    name: str
-    magnification: float = MAGNIFICATION
-    batch: int = 512
-
-    @property
-    def kind(self) -> str:
-        return self.name.lower()
-
-    @property
-    def configuration(self) -> dict[str, Any]:
-        state = self.module.state_dict()
-        return {
-            "descriptor": type(self.module).__name__,
-            "settings": repr(self.module),
-            "state": checksum({key: value.cpu().numpy() for key, value in state.items()}, {}),
-            "patch_size": self.patch_size,
-            "magnification": self.magnification,
-        }
-
-    def at_frames(self, gray: Gray, frames: Frames) -> Array32:
-        patches = extract_patches(gray, frames, self.patch_size, self.magnification)
-        return self._rows(patches.astype(np.float32, copy=False))
-
-    def of_patches(self, patches: Patches) -> Array32:
-        return self._rows(resized(patches, self.patch_size) * np.float32(1 / 255))
-
-    def _rows(self, patches: Array32) -> Array32:
-        torch = _torch()
-        rows = []
-        with torch.inference_mode():
-            for start in range(0, len(patches), self.batch):
-                chunk = torch.from_numpy(patches[start : start + self.batch])[:, None]
-                rows.append(self.module(chunk).flatten(1).numpy())
-        if not rows:
-            empty = torch.zeros(1, 1, self.patch_size, self.patch_size)
-            return np.empty((0, self.module(empty).flatten(1).shape[1]), np.float32)
-        return np.concatenate(rows).astype(np.float32)
-
-
-def kornia_patches(name: str, magnification: float = MAGNIFICATION) -> TorchPatches:
+def kornia_candidate(name: str, magnification: float = MAGNIFICATION) -> Candidate:
     """A patch descriptor of kornia.feature by the name of its class: HardNet, SIFTDescriptor, ...
 
     Learned ones are taken with their published weights, which Kornia downloads once.
     """
-    _torch()
+    try:
+        import torch
+    except ImportError as error:
+        raise ImportError("patch descriptors of Kornia need: pip install kd-cv[torch]") from error
     try:
         import kornia.feature
     except ImportError as error:
@@ -225,18 +161,37 @@ def kornia_patches(name: str, magnification: float = MAGNIFICATION) -> TorchPatc
     described_by: Any = getattr(kornia.feature, name, None)
     if not hasattr(described_by, "forward"):
         raise ValueError(f"kornia.feature has no class {name!r}, such as HardNet or SIFTDescriptor")
-    settings = inspect.signature(described_by).parameters
-    module = described_by(pretrained=True) if "pretrained" in settings else described_by()
-    size = settings["patch_size"].default if "patch_size" in settings else 32
-    return TorchPatches(module.eval(), int(size), name, magnification)
+    parameters = inspect.signature(described_by).parameters
+    module = described_by(pretrained=True) if "pretrained" in parameters else described_by()
+    module.eval()
+    side = int(parameters["patch_size"].default) if "patch_size" in parameters else 32
 
+    def described(patches: Array32) -> Array32:
+        """Rows of patches (N, P, P) in 0..1; of none, those of a blank one that are left out."""
+        blank = np.zeros((1, side, side), np.float32)
+        chunks = torch.from_numpy(patches if len(patches) else blank)[:, None].split(BATCH)
+        with torch.inference_mode():
+            rows = np.concatenate([module(chunk).flatten(1).numpy() for chunk in chunks])
+        return rows[: len(patches)].astype(np.float32)
 
-def _torch() -> Any:
-    try:
-        import torch
-    except ImportError as error:
-        raise ImportError("patch descriptors of Kornia need: pip install kd-cv[torch]") from error
-    return torch
+    def at_frames(gray: Gray, frames: Frames) -> Array32:
+        patches = extract_patches(gray, frames, side, magnification)
+        return described(patches.astype(np.float32, copy=False))
+
+    def of_patches(patches: Patches) -> Array32:
+        return described(resized(patches, side) * np.float32(1 / 255))
+
+    def configuration() -> dict[str, Any]:
+        state = {key: value.cpu().numpy() for key, value in module.state_dict().items()}
+        return {
+            "descriptor": name,
+            "settings": repr(module),
+            "state": checksum(state, {}),
+            "patch_size": side,
+            "magnification": magnification,
+        }
+
+    return Candidate(name, name.lower(), configuration, at_frames, of_patches)
 
 
 def make_candidates(
@@ -270,17 +225,17 @@ def make_candidates(
                 for weight in (weights[:1] if variant is None else weights)
             ]
             candidates += [
-                KD(
-                    KDDescriptor(kernel=k, whitening=v, weights=w, **settings),
+                kd_candidate(
+                    Settings(kernel=k, whitening=v, weights=w, **settings),
                     side_of_patches=patch_size or PATCH_SIZE_OF_SETS,
                 )
                 for k, v, w in combinations
             ]
         elif name in ("sift", "rootsift"):
-            candidates.append(SIFT(root=name == "rootsift"))
+            candidates.append(sift_candidate(name == "rootsift"))
         elif name.startswith("kornia:"):
             magnified = as_magnification(magnification)
-            candidates.append(kornia_patches(name.removeprefix("kornia:"), magnified))
+            candidates.append(kornia_candidate(name.removeprefix("kornia:"), magnified))
         else:
             raise ValueError(
                 f"unknown descriptor {name!r}: expected kd, raw, sift, rootsift or kornia:CLASS"
@@ -291,3 +246,52 @@ def make_candidates(
     if not unique:
         raise ValueError("no descriptor was named")
     return list(unique.values())
+
+
+def whitened(candidate: Candidate, whitening: Whitening, variant: str, dim: int) -> Candidate:
+    """A candidate followed by a whitening that was fitted on its rows."""
+    projection = whitening.projection(variant, min(dim, whitening.max_dim))
+
+    def projected(rows: Array32) -> Array32:
+        return projection(rows).astype(np.float32, copy=False)
+
+    return Candidate(
+        f"{candidate.name} + {variant}",
+        f"{candidate.kind}+{variant}",
+        lambda: {
+            "base": dict(candidate.configuration()),
+            "variant": variant,
+            "projection": projection.digest,
+        },
+        lambda gray, frames: projected(candidate.at_frames(gray, frames)),
+        lambda patches: projected(candidate.of_patches(patches)),
+    )
+
+
+def with_ws(
+    candidate: Candidate,
+    scenes: Iterable[Scene],
+    *,
+    patches: tuple[int, float] | None = None,
+    dim: int = 128,
+) -> Candidate:
+    """The candidate followed by W_S, fitted on its rows of scenes.
+
+    patches  patch size and magnification, if the candidate is to describe patches; by default it is
+             fitted on rows of frames
+    """
+
+    def describe(gray: Gray, frames: Frames) -> Array32:
+        if patches is None:
+            return candidate.at_frames(gray, frames)
+        cut = extract_patches(gray, frames, *patches)
+        return candidate.of_patches(np.rint(255 * cut).astype(np.uint8))
+
+    D = describe(np.zeros((64, 64), np.uint8), np.array([[32.0, 32.0, 4.0, 0.0]])).shape[1]
+    statistics = descriptor_statistics(scenes, describe, D)
+    if statistics.pair_count < D:
+        raise ValueError(
+            f"{candidate.name} + W_S needs {D} matching pairs or more to be fitted on, "
+            f"got {statistics.pair_count}"
+        )
+    return whitened(candidate, fit_whitening(statistics), "ws", dim)

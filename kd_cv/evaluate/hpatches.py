@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kd_cv.evaluate import metrics
-from kd_cv.evaluate.cache import Cache
+from kd_cv.evaluate.cache import NO_CACHE, Cache
 from kd_cv.evaluate.candidates import Array32, Candidate
 from kd_cv.evaluate.scores import Progress, Score, tell
 from kd_cv.evaluate.strips import LEVELS, Strips
@@ -25,7 +25,7 @@ def hpatches(
     *,
     tasks: Tasks | None = None,
     seed: int = 42,
-    cache: Cache | None = None,
+    cache: Cache = NO_CACHE,
     progress: Progress | None = None,
 ) -> list[Score]:
     """The three tasks of HPatches: values "verification", "matching", "retrieval" (mAP).
@@ -46,7 +46,7 @@ def hpatches(
         stacked = np.concatenate(list(strips.values()))
         cuts = np.cumsum([len(strip) for strip in strips.values()])[:-1]
         for candidate in candidates:
-            parts = np.split((cache or Cache()).patches(name, candidate, stacked), cuts)
+            parts = np.split(cache.patches(name, candidate, stacked), cuts)
             rows[candidate.name][name] = dict(zip(strips, parts, strict=True))
         tell(progress, name)
     if not contrast:

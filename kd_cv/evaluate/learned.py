@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from kd_cv.descriptor.frames import from_keypoints
 from kd_cv.detector.dog import DoG
-from kd_cv.evaluate.candidates import kornia_patches
+from kd_cv.evaluate.candidates import kornia_candidate
 from kd_cv.types import KeyPoints
 
 Gray = NDArray[np.uint8]
@@ -61,7 +61,7 @@ class AtOurKeypoints:
     """A patch descriptor of Kornia at the keypoints of our detector."""
 
     def __init__(self, name: str, max_keypoints: int) -> None:
-        self._patches = kornia_patches(name)
+        self._patches = kornia_candidate(name)
         self._detector = DoG(max_keypoints)
 
     def detectAndCompute(self, image: Gray, mask: None) -> tuple[KeyPoints, Any]:

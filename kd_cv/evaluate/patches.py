@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from kd_cv.descriptor.sampling import extract_patches
 from kd_cv.evaluate import metrics
-from kd_cv.evaluate.cache import Cache
+from kd_cv.evaluate.cache import NO_CACHE, Cache
 from kd_cv.evaluate.candidates import Array32, Candidate, Patches
 from kd_cv.evaluate.patch_sets import PatchSet
 from kd_cv.evaluate.scores import Progress, Score, tell
@@ -96,14 +96,14 @@ def pairs_of_scenes(
 def patch_verification(
     labelled: PatchPairs,
     candidates: Iterable[Candidate],
-    cache: Cache | None = None,
+    cache: Cache = NO_CACHE,
     name: str = "patches",
     progress: Progress | None = None,
 ) -> list[Score]:
     """FPR95 of candidates on labelled pairs: values "fpr95"."""
     scores = []
     for candidate in candidates:
-        rows = (cache or Cache()).patches(name, candidate, labelled.patches)
+        rows = cache.patches(name, candidate, labelled.patches)
         values = {"fpr95": labelled.fpr95(rows)}
         scores.append(Score(candidate.name, candidate.kind, rows.shape[1], values))
         tell(progress, candidate.name)

@@ -6,34 +6,26 @@ the homography or the pose of two images, beside the milliseconds that an image 
 
 from __future__ import annotations
 
-import itertools
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import cv2
 import numpy as np
-from numpy.typing import NDArray
 
 from kd_cv.detector.keypoints import opencv_factory, strongest
 from kd_cv.evaluate import learned, metrics
-from kd_cv.evaluate.cameras import CameraView
-from kd_cv.evaluate.images import CORNERS, corner_errors
-from kd_cv.evaluate.intervals import SEEDS, PairTable, summaries
-from kd_cv.evaluate.pose import BASELINES, THRESHOLDS, pose_errors, viewing_angle
-from kd_cv.evaluate.scores import Progress, Score, tell
+from kd_cv.evaluate.images import CORNERS, Plane, corner_errors, of_homographies
+from kd_cv.evaluate.pairs import AS_USUAL, Features, Gray, Measure, Views
+from kd_cv.evaluate.pose import THRESHOLDS, Scenes, of_cameras, pose_scores
+from kd_cv.evaluate.scores import PairScore, Score
 from kd_cv.feature2d import KDDescriptor
 from kd_cv.features import RootSIFT
 from kd_cv.fit.sequences import ImageSet
-from kd_cv.io.images import read_gray
-from kd_cv.neighbours import RATIO, as_ratio, match_descriptors
+from kd_cv.neighbours import match_descriptors
 from kd_cv.types import Feature
-
-Gray = NDArray[np.uint8]
-Float64 = NDArray[np.float64]
-Rows = NDArray[np.float32] | None
 
 
 @dataclass(frozen=True)
@@ -45,7 +37,11 @@ class Pipeline:
     bits: bool = False
     max_keypoints: int = 2000
 
-    def run(self, gray: Gray) -> tuple[Float64, Rows, float]:
+    @property
+    def kind(self) -> str:
+        return self.name
+
+    def run(self, gray: Gray) -> tuple[Features, float]:
         """Positions (N, 2) and rows (N, D) of an image, None without any, and the milliseconds.
 
         Bits become zeros and ones: the square of their Euclidean distance is Hamming's.
@@ -54,13 +50,13 @@ class Pipeline:
         keypoints, rows = self.feature.detectAndCompute(gray, None)
         taken = 1000 * (time.perf_counter() - start)
         if rows is None or not len(keypoints):
-            return np.empty((0, 2)), None, taken
+            return (np.empty((0, 2)), None), taken
         if len(keypoints) > self.max_keypoints:
             number = {id(keypoint): n for n, keypoint in enumerate(keypoints)}
             chosen = [number[id(k)] for k in strongest(keypoints, self.max_keypoints)]
             keypoints, rows = [keypoints[n] for n in chosen], rows[chosen]
         rows = np.unpackbits(rows, axis=1) if self.bits else rows
-        return np.array([k.pt for k in keypoints]), rows.astype(np.float32), taken
+        return (np.array([k.pt for k in keypoints]), rows.astype(np.float32)), taken
 
 
 def make_pipelines(names: Iterable[str], max_keypoints: int = 2000) -> list[Pipeline]:
@@ -108,13 +104,8 @@ def _opencv(maker: str) -> Any:
 def on_homographies(
     sets: Iterable[ImageSet],
     pipelines: Sequence[Pipeline],
-    *,
-    threshold: float = 3.0,
-    ratio: float = RATIO,
-    seeds: int = SEEDS,
+    measure: Measure = AS_USUAL,
     max_size: int | None = None,
-    against: str | None = None,
-    progress: Progress | None = None,
 ) -> list[Score]:
     """Match image 1 of every set to images 2, 3, ...
 
@@ -123,99 +114,59 @@ def on_homographies(
     means over the pairs; `summaries` adds intervals, gains and "pairs". "ms" and "keypoints" of an
     image are medians. max_size: pixels of the longer side that larger images are reduced to.
     """
-    ratio = as_ratio(ratio)
-    tables = {pipeline.name: _Run() for pipeline in pipelines}
-    for images in sets:
-        grays, H_1tok = images.load_all(max_size)
-        for pipeline in pipelines:
-            table = tables[pipeline.name]
-            (x0, d0), *others = table.run(pipeline, grays)
-            for (x1, d1), gray, H in zip(others, grays[1:], H_1tok[1:], strict=True):
-                matches, _ = match_descriptors(d0, d1, ratio=ratio)
-                a, b = x0[matches[:, 0]], x1[matches[:, 1]]
-                off = np.linalg.norm(metrics.warp_points(a, H) - b, axis=1)
-                correct = int((off <= threshold).sum())
-                wrong = corner_errors(a, b, H, grays[0].shape, threshold, seeds)
-                again = metrics.repeatability(x0, x1, H, (grays[0].shape, gray.shape))
-                table.pairs.add(
-                    wrong,
-                    repeatability=100 * again,
-                    precision=100 * correct / max(1, len(a)),
-                    correct=correct,
-                )
-        tell(progress, images.name)
-    return _scores(tables, CORNERS, against)
+    runs = _Runs(pipelines)
+    material = of_homographies(sets, max_size)
+    return runs.timed(measure.scores(material, runs, plane_scores, CORNERS))
 
 
 def on_poses(
-    scenes: Iterable[tuple[str, Sequence[CameraView]]],
-    pipelines: Sequence[Pipeline],
-    *,
-    threshold: float = 3.0,
-    ratio: float = RATIO,
-    seeds: int = SEEDS,
-    against: str | None = None,
-    progress: Progress | None = None,
+    scenes: Scenes, pipelines: Sequence[Pipeline], measure: Measure = AS_USUAL
 ) -> list[Score]:
     """Estimate the pose between views of scenes with known cameras (see `relative_pose`).
 
     Values: "auc5", "auc10", "auc20" (%) of the larger angle and "inliers" of a pair; `summaries`
     adds intervals, gains and "pairs". "ms" and "keypoints" of an image are medians.
     """
-    ratio = as_ratio(ratio)
-    tables = {pipeline.name: _Run() for pipeline in pipelines}
-    for name, views in scenes:
-        pairs = [
-            (i, j)
-            for i, j in itertools.combinations(range(len(views)), 2)
-            if viewing_angle(views[i], views[j]) <= BASELINES[-1]
+    runs = _Runs(pipelines)
+    return runs.timed(measure.scores(of_cameras(scenes), runs, pose_scores, THRESHOLDS))
+
+
+def plane_scores(image0: Features, image1: Features, plane: Plane, measure: Measure) -> PairScore:
+    """Of one pair of images with a known homography."""
+    (x0, d0), (x1, d1) = image0, image1
+    matches, _ = match_descriptors(d0, d1, ratio=measure.ratio)
+    a, b = x0[matches[:, 0]], x1[matches[:, 1]]
+    off = np.linalg.norm(metrics.warp_points(a, plane.H_0to1) - b, axis=1)
+    correct = int((off <= measure.threshold).sum())
+    again = metrics.repeatability(x0, x1, plane.H_0to1, (plane.shape0, plane.shape1))
+    values = {
+        "repeatability": 100 * again,
+        "precision": 100 * correct / max(1, len(a)),
+        "correct": correct,
+    }
+    return PairScore(corner_errors(a, b, plane, measure), values)
+
+
+class _Runs:
+    """Runs pipelines on images, and keeps the milliseconds and keypoints of each image."""
+
+    def __init__(self, pipelines: Sequence[Pipeline]) -> None:
+        self._pipelines = pipelines
+        self._costs: dict[str, list[tuple[float, int]]] = {p.name: [] for p in pipelines}
+
+    def __call__(self, views: Views) -> Iterator[tuple[Pipeline, list[Features]]]:
+        for pipeline in self._pipelines:
+            costs = self._costs[pipeline.name]
+            if not costs:
+                pipeline.run(views.grays[0])  # first calls are slow
+            results = [pipeline.run(gray) for gray in views.grays]
+            costs += [(taken, len(points)) for (points, _), taken in results]
+            yield pipeline, [features for features, _ in results]
+
+    def timed(self, scores: Sequence[Score]) -> list[Score]:
+        """Scores of the pipelines, with the medians of what an image costs."""
+        medians = [np.median(self._costs[score.name], axis=0).tolist() for score in scores]
+        return [
+            replace(score, values={**score.values, "ms": ms, "keypoints": keypoints})
+            for score, (ms, keypoints) in zip(scores, medians, strict=True)
         ]
-        grays = [read_gray(view.image) for view in views]
-        for pipeline in pipelines:
-            table = tables[pipeline.name]
-            described = table.run(pipeline, grays)
-            for i, j in pairs:
-                (x0, d0), (x1, d1) = described[i], described[j]
-                wrong, agree = pose_errors(
-                    d0, d1, x0, x1, views[i], views[j], threshold, seeds, ratio
-                )
-                table.pairs.add(wrong, inliers=agree)
-        tell(progress, name)
-    return _scores(tables, THRESHOLDS, against)
-
-
-class _Run:
-    """What one pipeline did: its pairs, and the times of its images."""
-
-    def __init__(self) -> None:
-        self.pairs = PairTable()
-        self.dim = 0
-        self._ms: list[float] = []
-        self._keypoints: list[int] = []
-
-    def run(self, pipeline: Pipeline, grays: Sequence[Gray]) -> list[tuple[Float64, Rows]]:
-        """Positions and rows of images; the first is run twice, because first calls are slow."""
-        if not self._ms:
-            pipeline.run(grays[0])
-        results = []
-        for gray in grays:
-            points, rows, taken = pipeline.run(gray)
-            self._ms.append(taken)
-            self._keypoints.append(len(points))
-            self.dim = self.dim if rows is None else rows.shape[1]
-            results.append((points, rows))
-        return results
-
-    @property
-    def medians(self) -> dict[str, float]:
-        """Of an image."""
-        return {"ms": float(np.median(self._ms)), "keypoints": float(np.median(self._keypoints))}
-
-
-def _scores(
-    runs: Mapping[str, _Run], thresholds: Sequence[int], against: str | None
-) -> list[Score]:
-    if not any(run.pairs for run in runs.values()):
-        raise ValueError("there is no pair of images to match")
-    values = summaries({name: run.pairs for name, run in runs.items()}, thresholds, against)
-    return [Score(name, name, run.dim, values[name] | run.medians) for name, run in runs.items()]

@@ -3,42 +3,57 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-import cv2
 import numpy as np
-from numpy.typing import NDArray
 
-from kd_cv.checks import as_int, as_positive
-from kd_cv.descriptor.frames import from_keypoints
-from kd_cv.descriptor.threads import opencv
-from kd_cv.evaluate.cache import Cache
+from kd_cv.checks import as_int
+from kd_cv.evaluate.cache import NO_CACHE, Cache
 from kd_cv.evaluate.cameras import CameraView
-from kd_cv.evaluate.candidates import Array32, Candidate
-from kd_cv.evaluate.intervals import SEEDS, PairTable, summaries
-from kd_cv.evaluate.scores import Progress, Score, tell
+from kd_cv.evaluate.candidates import Candidate
+from kd_cv.evaluate.pairs import (
+    AS_USUAL,
+    Features,
+    Float64,
+    Measure,
+    Views,
+    at_keypoints,
+    orders,
+)
+from kd_cv.evaluate.scores import PairScore, Score
 from kd_cv.io.images import read_gray
 from kd_cv.models import find_pose
-from kd_cv.neighbours import RATIO, as_ratio, match_descriptors
-
-Float64 = NDArray[np.float64]
+from kd_cv.neighbours import match_descriptors
 
 THRESHOLDS = (5, 10, 20)  # degrees
 #: Angles between the viewing directions, in degrees: pairs beyond the last are not matched.
 BASELINES = (0, 15, 30, 60)
 
+Scenes = Iterable[tuple[str, Sequence[CameraView]]]
+
+
+def of_cameras(scenes: Scenes) -> Iterator[Views]:
+    """Every two views of a scene that look the same way, roughly."""
+    count = 0
+    for name, views in scenes:
+        pairs = [
+            (i, j, (views[i], views[j]))
+            for i, j in itertools.combinations(range(len(views)), 2)
+            if viewing_angle(views[i], views[j]) <= BASELINES[-1]
+        ]
+        count += len(pairs)
+        yield Views(name, [read_gray(view.image) for view in views], pairs)
+    if not count:
+        raise ValueError("no two photographs look the same way: there is no pair to match")
+
 
 def relative_pose(
-    scenes: Iterable[tuple[str, Sequence[CameraView]]],
-    candidates: Sequence[Candidate],
+    scenes: Scenes,
+    candidates: Iterable[Candidate],
+    measure: Measure = AS_USUAL,
     *,
     max_keypoints: int = 2000,
-    threshold: float = 3.0,
-    ratio: float = RATIO,
-    seeds: int = SEEDS,
-    against: str | None = None,
-    cache: Cache | None = None,
-    progress: Progress | None = None,
+    cache: Cache = NO_CACHE,
 ) -> list[Score]:
     """Estimate the pose between every two views of a scene that look the same way, roughly.
 
@@ -47,83 +62,37 @@ def relative_pose(
     gains and "pairs". "auc10 0-15", "auc10 0-15 gain" and so on are those of the pairs whose
     viewing directions are that many degrees apart.
     """
-    detector = cv2.SIFT_create(as_int(max_keypoints, "max_keypoints", 5))
-    threshold, ratio = as_positive(threshold, "threshold"), as_ratio(ratio)
-    seeds = as_int(seeds, "seeds")
-    tables = {candidate.name: PairTable() for candidate in candidates}
-    apart: list[float] = []
-    dims: dict[str, int] = {}
-    for scene, views in scenes:
-        pairs = [
-            (i, j, angle)
-            for i, j in itertools.combinations(range(len(views)), 2)
-            if (angle := viewing_angle(views[i], views[j])) <= BASELINES[-1]
-        ]
-        apart += [angle for _, _, angle in pairs]
-        grays = [read_gray(view.image) for view in views]
-        with opencv:
-            frames = [from_keypoints(detector.detect(gray, None)) for gray in grays]
-        for candidate in candidates:
-            rows = [
-                (cache or Cache()).frames(f"{scene}.{k}", candidate, gray, seen)
-                for k, (gray, seen) in enumerate(zip(grays, frames, strict=True))
-            ]
-            dims[candidate.name] = rows[0].shape[1]
-            for i, j, _ in pairs:
-                wrong, agree = pose_errors(
-                    rows[i], rows[j], frames[i][:, :2], frames[j][:, :2], views[i], views[j],
-                    threshold, seeds, ratio,
-                )  # fmt: skip
-                tables[candidate.name].add(wrong, inliers=agree)
-        tell(progress, scene)
-    if not apart:
-        raise ValueError("no two photographs look the same way: there is no pair to match")
-    values = summaries(tables, THRESHOLDS, against)
-    for low, high in itertools.pairwise(BASELINES):
-        chosen = (np.array(apart) >= low) & ((np.array(apart) < high) | (high == BASELINES[-1]))
-        if chosen.any():
-            parts = {name: table.part(chosen) for name, table in tables.items()}
-            for name, part in summaries(parts, THRESHOLDS, against).items():
-                values[name] |= {_of_part(key, f"{low}-{high}"): part[key] for key in part}
-    return [Score(c.name, c.kind, dims[c.name], values[c.name]) for c in candidates]
+    describe = at_keypoints(candidates, as_int(max_keypoints, "max_keypoints", 5), cache)
+    return measure.scores(of_cameras(scenes), describe, _of_baseline, THRESHOLDS)
 
 
-def _of_part(key: str, part: str) -> str:
-    """The name of a value of a part of the pairs: "auc10 gain low" is "auc10 0-15 gain low"."""
-    first, *rest = key.split()
-    return " ".join([first, part, *rest])
+def _of_baseline(
+    image0: Features, image1: Features, views: tuple[CameraView, CameraView], measure: Measure
+) -> PairScore:
+    """`pose_scores` as one of the pairs with a baseline like this."""
+    inner = np.searchsorted(BASELINES[1:-1], viewing_angle(*views), side="right")
+    part = BASELINES[inner], BASELINES[inner + 1]
+    return pose_scores(image0, image1, views, measure)._replace(part=part)
 
 
-def pose_errors(
-    rows0: Array32 | None,
-    rows1: Array32 | None,
-    points0: Float64,
-    points1: Float64,
-    view0: CameraView,
-    view1: CameraView,
-    threshold: float = 3.0,
-    seeds: int = 1,
-    ratio: float = RATIO,
-) -> tuple[list[float], float]:
-    """By how many degrees the pose is wrong for each seed (infinite without one), and inliers.
-
-    The robust estimator draws by itself; a seed puts the matches in another order.
-    """
-    matches, _ = match_descriptors(rows0, rows1, ratio=ratio)
-    R_true, t_true = relative(view0, view1)
+def pose_scores(
+    image0: Features, image1: Features, views: tuple[CameraView, CameraView], measure: Measure
+) -> PairScore:
+    """Of one pair: by how many degrees the pose is wrong, and how many "inliers" it has."""
+    (points0, rows0), (points1, rows1) = image0, image1
+    matches, _ = match_descriptors(rows0, rows1, ratio=measure.ratio)
+    R_true, t_true = relative(*views)
     wrong, agree = [], []
-    for seed in range(seeds):
-        order = np.random.default_rng(seed).permutation(len(matches))
+    for order in orders(len(matches), measure.seeds):
         x0, x1 = points0[matches[order, 0]], points1[matches[order, 1]]
-        views = find_pose(x0, x1, view0.K, view1.K, threshold)
-        agree.append(int(views.inliers.sum()))
-        if views.R_0to1 is None or views.t_0to1 is None:
+        pose = find_pose(x0, x1, views[0].K, views[1].K, measure.threshold)
+        agree.append(int(pose.inliers.sum()))
+        if pose.R_0to1 is None or pose.t_0to1 is None:
             wrong.append(np.inf)
             continue
-        wrong.append(
-            max(rotation_angle(views.R_0to1 @ R_true.T), direction_angle(views.t_0to1, t_true))
-        )
-    return wrong, float(np.mean(agree))
+        turned = rotation_angle(pose.R_0to1 @ R_true.T)
+        wrong.append(max(turned, direction_angle(pose.t_0to1, t_true)))
+    return PairScore(wrong, {"inliers": float(np.mean(agree))})
 
 
 def relative(view0: CameraView, view1: CameraView) -> tuple[Float64, Float64]:

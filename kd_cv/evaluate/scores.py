@@ -1,11 +1,25 @@
-"""What a protocol gives: a `Score` for each candidate."""
+"""What a protocol gives: a `Score` for each candidate, and how sure it is.
+
+What is a mean over pairs of images has a bootstrap interval over these pairs.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from kd_cv.evaluate import metrics
+
+RESAMPLES = 1000
+LEVEL = 0.95
 
 Progress = Callable[[str], None]
+Statistic = Callable[[NDArray[Any]], float]
 
 
 @dataclass(frozen=True)
@@ -22,3 +36,113 @@ def tell(progress: Progress | None, what: str) -> None:
     """Report what was done, if somebody asked for it."""
     if progress:
         progress(what)
+
+
+class PairScore(NamedTuple):
+    """What one candidate did on one pair of images.
+
+    errors  of the estimated model, one for each seed; infinite where there is none
+    others  named values, of which the mean is reported
+    part    of the pairs, from and to, that is reported by itself too
+    """
+
+    errors: Sequence[float]
+    others: Mapping[str, float] = {}
+    part: tuple[int, int] | None = None
+
+
+def interval(
+    values: ArrayLike,
+    statistic: Statistic = np.mean,
+    *,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> tuple[float, float]:
+    """Between which the statistic of values (N, ...) lies in 95 % of draws of N with replacement.
+
+    For a difference of two descriptors give the values of both, (N, 2), so that a draw has the same
+    pairs of images for both.
+
+    >>> low, high = interval([1.0] * 50 + [0.0] * 50)
+    >>> 0.35 < low < 0.45 and 0.55 < high < 0.65
+    True
+    """
+    values = np.asarray(values, np.float64)
+    if not len(values):
+        raise ValueError("an interval needs one value or more")
+    rng = np.random.default_rng(seed)
+    drawn = [
+        statistic(values[rng.integers(len(values), size=len(values))]) for _ in range(resamples)
+    ]
+    low, high = np.quantile(drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return float(low), float(high)
+
+
+def summaries(
+    tables: Mapping[str, Sequence[PairScore]],
+    thresholds: Sequence[int],
+    against: str | None = None,
+) -> dict[str, dict[str, float]]:
+    """The values of each candidate, from what it did on the same pairs as the others.
+
+    Each has "KEY", and "KEY low" and "KEY high" between which it lies in 95 % of draws of the
+    pairs. KEY: the others of a pair, and "auc5" and so on (%) of the errors. With `against`, the
+    name of a candidate, "KEY gain" (with low and high) is by how much each is above that one, on
+    the same draws: its interval is narrower than those of the two, because hard pairs are hard for
+    both. And "pairs". Those of a part have it in their names: "auc10 0-15 gain low".
+    """
+    if against is not None and against not in tables:
+        raise ValueError(f"to be compared with {against!r}: expected one of {list(tables)}")
+    values = _summaries(tables, thresholds, against)
+    parts = {pair.part for table in tables.values() for pair in table if pair.part}
+    for part in sorted(parts):
+        tables_of_part = {
+            name: [pair for pair in table if pair.part == part] for name, table in tables.items()
+        }
+        for name, of_part in _summaries(tables_of_part, thresholds, against).items():
+            for key, value in of_part.items():
+                first, *rest = key.split()
+                values[name][" ".join([first, f"{part[0]}-{part[1]}", *rest])] = value
+    return values
+
+
+def _summaries(
+    tables: Mapping[str, Sequence[PairScore]], thresholds: Sequence[int], against: str | None
+) -> dict[str, dict[str, float]]:
+    columns = {name: _columns(table, thresholds) for name, table in tables.items()}
+    summary: dict[str, dict[str, float]] = {}
+    for name, table in tables.items():
+        values: dict[str, float] = {}
+        for key, (own, statistic) in columns[name].items():
+            values[key] = statistic(own)
+            values[f"{key} low"], values[f"{key} high"] = interval(own, statistic)
+            if against is None or against == name:
+                continue
+            other = columns[against][key][0]
+            values[f"{key} gain"] = statistic(own) - statistic(other)
+            values[f"{key} gain low"], values[f"{key} gain high"] = interval(
+                np.stack([own, other], axis=1),
+                lambda drawn, of=statistic: of(drawn[:, 0]) - of(drawn[:, 1]),  # type: ignore[misc]
+            )
+        summary[name] = values | {"pairs": len(table)}
+    return summary
+
+
+def _columns(
+    table: Sequence[PairScore], thresholds: Sequence[int]
+) -> dict[str, tuple[NDArray[Any], Statistic]]:
+    """By name: what is drawn from, a row for each pair, and the statistic of a draw."""
+    columns: dict[str, tuple[NDArray[Any], Statistic]] = {
+        key: (np.array([pair.others[key] for pair in table]), _mean) for key in table[0].others
+    }
+    errors = np.array([pair.errors for pair in table], np.float64)
+    return columns | {f"auc{t}": (errors, partial(area, threshold=t)) for t in thresholds}
+
+
+def _mean(values: NDArray[Any]) -> float:
+    return float(np.mean(values))
+
+
+def area(errors: NDArray[Any], threshold: float) -> float:
+    """AUC of errors up to a threshold, in percent."""
+    return 100 * float(metrics.auc(errors.ravel(), (threshold,))[0])

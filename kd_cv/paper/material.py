@@ -18,12 +18,11 @@ from kd_cv.descriptor.frames import MAGNIFICATION
 from kd_cv.descriptor.projection import Projection
 from kd_cv.descriptor.sampling import extract_patches
 from kd_cv.descriptor.spec import Spec
-from kd_cv.evaluate.candidates import KD
+from kd_cv.evaluate.candidates import kd_candidate
 from kd_cv.evaluate.curves import robustness_curves
 from kd_cv.evaluate.patches import pairs_of_scenes
 from kd_cv.evaluate.readers import builtin_scenes
 from kd_cv.explain import Array, Explanation, explain_patches
-from kd_cv.feature2d import KDDescriptor
 from kd_cv.fit.scenes import Scene
 from kd_cv.io.builtin import TEST_PHOTOS
 from kd_cv.settings import Settings
@@ -197,15 +196,8 @@ def robustness(
     """Label -> (turn or shift, FPR95) for "polar", "cart" and "concat" with W_S."""
     labels = {kernel: f"{kernel} + {WHITENED['ws']}" for kernel in material.kernels()}
     candidates = [
-        KD(
-            KDDescriptor(
-                patch_size=material.patch_size, kernel=kernel, whitening="ws",
-                weights=material.whitening(kernel), dim=DIM,
-            ),
-            label,
-        )
-        for kernel, label in labels.items()
-    ]  # fmt: skip
+        kd_candidate(material.settings(kernel, "ws"), label) for kernel, label in labels.items()
+    ]
     labelled = pairs_of_scenes(material.scenes, material.patch_size)
     curves = robustness_curves(labelled, candidates, turns=turns, shifts=shifts)
     return dict(zip(labels.values(), curves.values(), strict=True))

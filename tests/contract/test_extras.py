@@ -13,7 +13,7 @@ def call(module, function, *arguments):
 @pytest.mark.parametrize(
     ("package", "use", "extra"),
     [
-        ("torch", call("kd_cv.evaluate.candidates", "kornia_patches", "SIFTDescriptor"), "torch"),
+        ("torch", call("kd_cv.evaluate.candidates", "kornia_candidate", "SIFTDescriptor"), "torch"),
         ("torch", call("kd_cv.whitening.pth", "load_pth", "mkd-concat-64.pth"), "torch"),
         ("skimage", call("kd_cv.io.builtin", "example_pair"), "cli"),
         ("skimage", call("benchmarks.material", "load_material"), "cli"),
@@ -33,7 +33,7 @@ def test_a_missing_package_is_named_with_its_extra(monkeypatch, package, use, ex
 @pytest.mark.parametrize(
     ("package", "use"),
     [
-        ("kornia", lambda: call("kd_cv.evaluate.candidates", "kornia_patches", "HardNet")()),
+        ("kornia", lambda: call("kd_cv.evaluate.candidates", "kornia_candidate", "HardNet")()),
         ("onnxruntime", lambda: call("kd_cv.nn.export", "export_onnx", "kd.onnx")()),
     ],
 )

@@ -23,10 +23,11 @@ from kd_cv.cli import main
 from kd_cv.collection import extract
 from kd_cv.collection.database import write_database, write_pairs
 from kd_cv.evaluate.cache import Cache
-from kd_cv.evaluate.candidates import KD
+from kd_cv.evaluate.candidates import kd_candidate
 from kd_cv.evaluate.strips import save_sequences
 from kd_cv.fit.scenes import Scene, View
 from kd_cv.fit.surface import _check_written
+from kd_cv.settings import Settings
 from kd_cv.whitening import Statistics, save
 from kd_cv.whitening.registry import load
 
@@ -117,7 +118,7 @@ def _strips(path: Path, material: Path) -> None:
 
 
 def _cache(path: Path, material: Path) -> None:
-    rows = Cache(path).patches("set", KD(KDDescriptor()), data.camera()[None, :32, :32])
+    rows = Cache(path).patches("set", kd_candidate(Settings()), data.camera()[None, :32, :32])
     assert len(rows)
 
 

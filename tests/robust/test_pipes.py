@@ -8,7 +8,7 @@ import pytest
 
 from kd_cv import KDDescriptor
 from kd_cv.evaluate.cache import Cache
-from kd_cv.evaluate.candidates import SIFT
+from kd_cv.evaluate.candidates import sift_candidate
 from kd_cv.evaluate.patch_sets import read_m50, read_phototourism
 from kd_cv.evaluate.tasks import read_tasks
 from kd_cv.fit.scenes import Scene
@@ -113,6 +113,6 @@ def test_a_pipe_in_the_folder_of_a_cache_is_replaced(tmp_path):
     path = tmp_path / "patches.SIFT.npz"
     os.mkfifo(path)
     patches = np.zeros((3, 32, 32), np.uint8)
-    rows = Cache(tmp_path).patches("patches", SIFT(), patches)
+    rows = Cache(tmp_path).patches("patches", sift_candidate(), patches)
     assert path.is_file()
-    assert np.array_equal(Cache(tmp_path).patches("patches", SIFT(), patches), rows)
+    assert np.array_equal(Cache(tmp_path).patches("patches", sift_candidate(), patches), rows)

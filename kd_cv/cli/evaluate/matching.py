@@ -43,7 +43,7 @@ def command(
     from kd_cv.io.builtin import builtin_photos
 
     sets = warped_images(builtin_photos()) if data is None else read_images(data)
-    scores = options.run(image_matching, sets, max_keypoints=max_keypoints, threshold=threshold)
+    scores = options.run(image_matching, sets, max_keypoints, threshold)
     pairs = int(scores[0].values["pairs"])
     report_scores(
         scores, ["ap", "precision", "auc3", "auc5", "auc10"], options.as_json, {},

@@ -12,7 +12,7 @@ import typer
 from kd_cv.cli.options import Dim, Figure, Json, Magnification, PatchSize, Ratio
 from kd_cv.descriptor.frames import MAGNIFICATION
 from kd_cv.evaluate.candidates import COMPARED, PATCH_SIZE_OF_SETS
-from kd_cv.evaluate.intervals import SEEDS
+from kd_cv.evaluate.pairs import SEEDS
 from kd_cv.neighbours import RATIO
 
 
@@ -87,8 +87,8 @@ class Comparison:
         """
         if self.fit_ws is None:
             return candidates
+        from kd_cv.evaluate.candidates import with_ws as fit
         from kd_cv.evaluate.readers import builtin_scenes, is_phototourism, scenes_of
-        from kd_cv.evaluate.whitened import with_ws as fit
 
         source = self.fit_ws
         if source != "builtin" and is_phototourism(source):
@@ -119,19 +119,21 @@ class AtKeypoints(Comparison):
     seeds: Seeds = SEEDS
     against: Against = None
 
-    def run(self, protocol: Callable[..., Any], material: Any, **options: Any) -> Any:
+    def run(
+        self, protocol: Callable[..., Any], material: Any, keypoints: int, threshold: float = 3.0
+    ) -> Any:
         """The scores of a protocol."""
         from kd_cv.cli.tables import telling
         from kd_cv.evaluate.cache import Cache
+        from kd_cv.evaluate.pairs import Measure
 
         chosen = self.candidates(magnification=self.magnification, scales=self.scales)
         with telling("Matching", self.as_json) as tell:
             chosen = self.with_ws(chosen)
+            measure = Measure(threshold, self.ratio, self.seeds, self._against(chosen), tell)
             return protocol(
-                material, chosen, ratio=self.ratio, seeds=self.seeds,
-                against=self._against(chosen),
-                cache=Cache(self.cache), progress=tell, **options,
-            )  # fmt: skip
+                material, chosen, measure, max_keypoints=keypoints, cache=Cache(self.cache)
+            )
 
     def _against(self, candidates: list[Any]) -> str | None:
         """The name of the candidate that --against means by its name or its kind."""
@@ -175,12 +177,12 @@ class Curve:
 
     def labelled(self) -> tuple[Any, Any]:
         """Pairs of patches, and the raw descriptors of the patches."""
-        from kd_cv.evaluate.candidates import KD
+        from kd_cv.evaluate.candidates import kd_candidate
         from kd_cv.evaluate.readers import labelled_pairs
-        from kd_cv.feature2d import KDDescriptor
+        from kd_cv.settings import Settings
 
         pairs = labelled_pairs(self.data, patch_size=max(64, self.patch_size))
-        raw = KD(KDDescriptor(patch_size=self.patch_size, whitening=None))
+        raw = kd_candidate(Settings(self.patch_size, whitening=None))
         return pairs, raw.of_patches(pairs.patches)
 
 

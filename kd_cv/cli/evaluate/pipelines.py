@@ -11,7 +11,7 @@ from kd_cv.cli.evaluate.options import Against, Seeds, words
 from kd_cv.cli.evaluate.output import draw_figure, report_scores, say_picture
 from kd_cv.cli.options import Figure, Json, Ratio
 from kd_cv.cli.outputs import check_figure
-from kd_cv.evaluate.intervals import SEEDS
+from kd_cv.evaluate.pairs import SEEDS
 from kd_cv.features import DESCRIPTORS
 from kd_cv.io.files import read_text
 from kd_cv.neighbours import RATIO
@@ -81,6 +81,7 @@ def command(
     """
     from kd_cv.cli.tables import telling
     from kd_cv.evaluate.cameras import read_cameras
+    from kd_cv.evaluate.pairs import Measure
     from kd_cv.evaluate.pipelines import make_pipelines, on_homographies, on_poses
     from kd_cv.evaluate.readers import read_images, warped_images
     from kd_cv.io.builtin import builtin_photos
@@ -93,21 +94,18 @@ def command(
     header = {"protocol": "pipelines", "max_keypoints": max_keypoints, "max_size": max_size}
     idle = _times(times, header, [pipeline.name for pipeline in chosen]) if times else {}
     with telling("Matching", as_json) as tell:
+        measure = Measure(ratio=ratio, seeds=seeds, against=against, progress=tell)
         if cameras is not None:
             pairs = zip(folders, cameras, strict=True)
             scenes = [
                 (folder.resolve().name, read_cameras(folder, poses)) for folder, poses in pairs
             ]
-            scores = on_poses(
-                scenes, chosen, ratio=ratio, seeds=seeds, against=against, progress=tell
-            )
+            scores = on_poses(scenes, chosen, measure)
             shown, keys, unit = "auc10", ["auc5", "auc10", "auc20", "inliers"], "degrees"
         else:
             sets = [images for folder in folders for images in read_images(folder)]
-            scores = on_homographies(
-                sets or warped_images(builtin_photos()), chosen, ratio=ratio, seeds=seeds,
-                max_size=max_size, against=against, progress=tell,
-            )  # fmt: skip
+            material = sets or warped_images(builtin_photos())
+            scores = on_homographies(material, chosen, measure, max_size)
             keys = ["auc1", "auc3", "auc5", "auc10", "repeatability", "precision", "correct"]
             shown, unit = "auc5", "pixels"
 

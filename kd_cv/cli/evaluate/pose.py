@@ -45,7 +45,7 @@ def command(
         raise ValueError(f"{len(photos)} scenes need as many --cameras, got {len(cameras)}")
     folders = zip(photos, cameras or photos, strict=True)
     scenes = [(folder.resolve().name, read_cameras(folder, poses)) for folder, poses in folders]
-    scores = options.run(relative_pose, scenes, max_keypoints=max_keypoints)
+    scores = options.run(relative_pose, scenes, max_keypoints)
     values = scores[0].values
     areas = [f"auc{t}" for t in THRESHOLDS]
     keys = [*areas, "inliers"]

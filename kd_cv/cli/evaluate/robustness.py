@@ -27,10 +27,10 @@ def command(
     """
     from kd_cv.cli.tables import print_table, telling
     from kd_cv.descriptor.spec import KERNELS
-    from kd_cv.evaluate.candidates import KD
+    from kd_cv.evaluate.candidates import kd_candidate
     from kd_cv.evaluate.curves import robustness_curves
     from kd_cv.evaluate.readers import labelled_pairs
-    from kd_cv.feature2d import KDDescriptor
+    from kd_cv.settings import Settings
     from kd_cv.whitening.registry import DEFAULT_WEIGHTS
 
     check_figure(curve.output)
@@ -45,14 +45,8 @@ def command(
             matrices: Any = DEFAULT_WEIGHTS
             if variant is not None:
                 matrices, source = curve.whitening(kernel)
-            kd = KDDescriptor(
-                patch_size=curve.patch_size,
-                kernel=kernel,
-                whitening=variant,
-                weights=matrices,
-                dim=dim,
-            )
-            chosen.append(KD(kd, source))
+            settings = Settings(curve.patch_size, kernel, variant, matrices, dim)
+            chosen.append(kd_candidate(settings, source))
         turns = robustness_curves(labelled, chosen, turns=range(0, 31, 5))
         shifts = robustness_curves(labelled, chosen, shifts=range(0, 13, 2))
     short = dict(zip(turns, KERNELS, strict=True))

@@ -14,16 +14,19 @@ from kd_cv.descriptor.frames import from_keypoints
 from kd_cv.evaluate import metrics
 from kd_cv.evaluate.cache import Cache
 from kd_cv.evaluate.candidates import (
-    KD,
-    SIFT,
-    kornia_patches,
+    kd_candidate,
+    kornia_candidate,
     make_candidates,
     resized,
+    sift_candidate,
     sift_keypoints,
+    whitened,
+    with_ws,
 )
 from kd_cv.evaluate.curves import moved, robustness_curves, shrinkage_curves
 from kd_cv.evaluate.hpatches import hpatches
-from kd_cv.evaluate.images import image_matching, match_scores
+from kd_cv.evaluate.images import Plane, image_matching, match_scores
+from kd_cv.evaluate.pairs import Measure
 from kd_cv.evaluate.patch_sets import PatchSet
 from kd_cv.evaluate.patches import PatchPairs, pairs_of_scenes, pairs_of_set, patch_verification
 from kd_cv.evaluate.readers import (
@@ -35,7 +38,6 @@ from kd_cv.evaluate.readers import (
 )
 from kd_cv.evaluate.strips import strips_of_sequence
 from kd_cv.evaluate.tasks import Tasks
-from kd_cv.evaluate.whitened import Whitened, with_ws
 from kd_cv.features import RootSIFT
 from kd_cv.fit.scenes import NO_POINT, Scene, View
 from kd_cv.fit.sequences import ImageSet, read_sequence
@@ -54,7 +56,6 @@ class Pixels:
         self.gain = gain
         self.calls = 0
 
-    @property
     def configuration(self):
         return {"gain": self.gain}
 
@@ -88,22 +89,22 @@ def test_sift_at_frames_is_opencv_at_keypoints(photographs, root):
     expected = rival.compute(image, keypoints)[1]
     frames = from_keypoints(keypoints)
     assert len({k.octave & 255 for k in keypoints}) > 3
-    assert np.array_equal(SIFT(root).at_frames(image, frames), expected)
+    assert np.array_equal(sift_candidate(root).at_frames(image, frames), expected)
 
 
 def test_sift_takes_any_size_and_no_frames(camera):
     frames = np.array([[100.0, 100.0, size, 0.0] for size in (0.1, 1.0, 3.2, 50.0, 5000.0)])
-    rows = SIFT().at_frames(camera, frames)
+    rows = sift_candidate().at_frames(camera, frames)
     assert rows.shape == (5, 128) and np.isfinite(rows).all()
-    assert SIFT().at_frames(camera, np.empty((0, 4))).shape == (0, 128)
-    assert SIFT(True).of_patches(np.empty((0, 64, 64), np.uint8)).shape == (0, 128)
+    assert sift_candidate().at_frames(camera, np.empty((0, 4))).shape == (0, 128)
+    assert sift_candidate(True).of_patches(np.empty((0, 64, 64), np.uint8)).shape == (0, 128)
     assert sift_keypoints(np.empty((0, 4)), camera.shape) == ()
 
 
 @pytest.mark.slow
 def test_kd_candidate_is_the_descriptor(camera, keypoints, fitted):
     kd = KDDescriptor(weights=fitted, whitening="ws", scales=2)
-    candidate = KD(kd, "mine")
+    candidate = kd_candidate(kd.settings, "mine")
     rows = candidate.at_frames(camera, from_keypoints(keypoints))
     assert np.array_equal(rows, kd.compute(camera, keypoints)[1])
     assert (candidate.name, candidate.kind) == ("KD ws (mine)", "concat+ws")
@@ -125,7 +126,7 @@ def test_settings_give_the_rows_of_the_descriptor_also_out_of_the_cache(
     frames, cache = from_keypoints(keypoints), Cache(tmp_path)
     plain, changed = KDDescriptor(), KDDescriptor(**settings)
     for kd in (plain, changed, plain, changed):  # each in turn finds the file of the other
-        rows = cache.frames("camera", KD(kd), camera, frames)
+        rows = cache.frames("camera", kd_candidate(kd.settings), camera, frames)
         assert np.array_equal(rows, kd.compute(camera, keypoints)[1])
     assert len(list(tmp_path.iterdir())) == 1
     assert not np.array_equal(rows, plain.compute(camera, keypoints)[1])
@@ -142,7 +143,7 @@ def test_configurations_differ_when_rows_do(fitted):
         KDDescriptor(whitening="wus", weights=fitted),
         KDDescriptor(whitening="wus", weights=fitted, dim=64),
     ]
-    found = {json.dumps(KD(kd).configuration, sort_keys=True) for kd in kinds}
+    found = {json.dumps(kd_candidate(kd.settings).configuration(), sort_keys=True) for kd in kinds}
     assert len(found) == len(kinds)
 
 
@@ -161,8 +162,8 @@ def test_candidates_describe_images_with_32_samples_and_patches_with_64(camera, 
 
 def test_a_program_and_the_command_line_compare_the_same():
     for of_command in (Comparison().candidates(), AtKeypoints().candidates()):
-        assert [dict(c.configuration) for c in of_command] == [
-            dict(c.configuration) for c in make_candidates()
+        assert [dict(c.configuration()) for c in of_command] == [
+            dict(c.configuration()) for c in make_candidates()
         ]
 
 
@@ -201,9 +202,9 @@ def test_patch_descriptors_of_kornia(camera, keypoints):
     rows = candidate.at_frames(camera, frames)
     assert rows.shape == (20, 128) and np.allclose(np.linalg.norm(rows, axis=1), 1, atol=1e-4)
     assert candidate.at_frames(camera, frames[:0]).shape == (0, 128)
-    json.dumps(candidate.configuration)
+    json.dumps(candidate.configuration())
     with pytest.raises(ValueError, match="no class 'Nothing'"):
-        kornia_patches("Nothing")
+        kornia_candidate("Nothing")
 
 
 # ------------------------------------------------------------------------------------ describe once
@@ -356,32 +357,36 @@ def test_strips_of_a_sequence_show_the_same_points(sequence_folder):
 POINTS = np.array([[10.0, 10.0], [50.0, 10.0], [50.0, 50.0], [10.0, 50.0]])
 
 
+def scores_of(rows0, rows1, points0=POINTS, points1=POINTS):
+    plane = Plane(np.eye(3), (60, 60), (60, 60))
+    return match_scores((points0, rows0), (points1, rows1), plane, Measure(seeds=1))
+
+
 def test_matches_of_four_points():
     rows = np.eye(4, dtype=np.float32)
-    found = match_scores(rows, rows, POINTS, POINTS, np.eye(3), (60, 60))
-    assert found.ap == found.precision == 1 and found.corner_errors[0] < 1e-3
-    shifted = POINTS + [2.9, 0]
-    assert match_scores(rows, rows, POINTS, shifted, np.eye(3), (60, 60)).ap == 1
-    assert match_scores(rows, rows, POINTS, POINTS + [3.1, 0], np.eye(3), (60, 60)) is None
+    pair = scores_of(rows, rows)
+    assert pair.others == {"ap": 100, "precision": 100} and pair.errors[0] < 1e-3
+    assert scores_of(rows, rows, points1=POINTS + [2.9, 0]).others["ap"] == 100
+    assert scores_of(rows, rows, points1=POINTS + [3.1, 0]) is None
 
 
 def test_recall_is_relative_to_what_could_be_matched():
     rows = np.eye(4, dtype=np.float32)
     away = POINTS.copy()
     away[3] += 20  # its match is wrong, but no other would be right: 3 can be matched
-    found = match_scores(rows, rows, POINTS, away, np.eye(3), (60, 60))
-    assert found.precision == 0.75
+    values = scores_of(rows, rows, points1=away).others
+    assert values["precision"] == 75
     expected = metrics.average_precision(np.zeros(4), [1, 1, 1, 0], 3)
-    assert found.ap == pytest.approx(expected)
+    assert values["ap"] == pytest.approx(100 * expected)
     swapped = rows[[1, 0, 2, 3]]  # two wrong answers where right ones exist
-    found = match_scores(rows, swapped, POINTS, POINTS, np.eye(3), (60, 60))
-    assert found.precision == 0.5
-    assert found.ap == pytest.approx(metrics.average_precision(np.zeros(4), [0, 0, 1, 1], 4))
+    values = scores_of(rows, swapped).others
+    assert values["precision"] == 50
+    expected = metrics.average_precision(np.zeros(4), [0, 0, 1, 1], 4)
+    assert values["ap"] == pytest.approx(100 * expected)
     none = np.zeros_like(rows)  # which describes nothing
-    found = match_scores(none, rows, POINTS, POINTS, np.eye(3), (60, 60))
-    assert found == (0.0, 0.0, [np.inf])
+    assert scores_of(none, rows)[:2] == ([np.inf], {"ap": 0, "precision": 0})
     empty = np.empty((0, 4), np.float32)
-    assert match_scores(empty, rows, POINTS[:0], POINTS, np.eye(3), (60, 60)) is None
+    assert scores_of(empty, rows, points0=POINTS[:0]) is None
 
 
 @pytest.mark.slow
@@ -396,9 +401,9 @@ def test_nothing_to_match(camera):
     blank = np.full_like(camera, 128)
     sets = [ImageSet("blank", [blank, camera], np.stack([np.eye(3)] * 2))]
     with pytest.raises(ValueError, match="no pair of images"):
-        image_matching(sets, [SIFT()])
+        image_matching(sets, [sift_candidate()])
     with pytest.raises(ValueError, match="max_keypoints must"):
-        image_matching(sets, [SIFT()], max_keypoints=0)
+        image_matching(sets, [sift_candidate()], max_keypoints=0)
 
 
 @pytest.mark.slow
@@ -407,7 +412,7 @@ def test_cached_matching_is_the_same(sequence_folder, tmp_path):
     sets = read_images(sequence_folder)
     plain, first, again = (
         image_matching(sets, candidates, max_keypoints=300, cache=cache)
-        for cache in (None, Cache(tmp_path), Cache(tmp_path))
+        for cache in (Cache(), Cache(tmp_path), Cache(tmp_path))
     )
     assert plain == first == again
     assert len(list(tmp_path.iterdir())) == 2 * 3
@@ -459,21 +464,20 @@ def test_robustness_is_as_the_paper_says(labelled):
 def test_supervised_whitening_of_any_descriptor():
     scenes = builtin_scenes(["brick", "coffee", "chelsea"], views=3, max_keypoints=400)
     sets = list(warped_images(builtin_photos(["astronaut"]), views=3))
-    base = [SIFT(), SIFT(root=True), *make_candidates(["raw"])]
-    whitened = [with_ws(candidate, scenes) for candidate in base]
-    assert all(isinstance(w, Whitened) for w in whitened)
-    assert [w.kind for w in whitened] == ["sift+ws", "rootsift+ws", "concat+ws"]
-    scores = image_matching(sets, [*base, *whitened], max_keypoints=500)
+    base = [sift_candidate(), sift_candidate(True), *make_candidates(["raw"])]
+    followed = [with_ws(candidate, scenes) for candidate in base]
+    assert [w.kind for w in followed] == ["sift+ws", "rootsift+ws", "concat+ws"]
+    scores = image_matching(sets, [*base, *followed], max_keypoints=500)
     before, after = ([s.values["ap"] for s in part] for part in (scores[:3], scores[3:]))
     assert all(b > a for a, b in zip(before, after, strict=True)), (before, after)
     assert [s.dim for s in scores[3:]] == [128, 128, 128]
     with pytest.raises(ValueError, match="matching pairs or more"):
-        with_ws(SIFT(), builtin_scenes(["brick"], views=2, max_keypoints=30))
+        with_ws(sift_candidate(), builtin_scenes(["brick"], views=2, max_keypoints=30))
 
 
 def test_whitened_rows_and_patches(labelled, fitted):
     raw = make_candidates(["raw"])[0]
-    rows = Whitened(raw, fitted, "wus", 64).of_patches(labelled.patches)
+    rows = whitened(raw, fitted, "wus", 64).of_patches(labelled.patches)
     expected = fitted.apply(raw.of_patches(labelled.patches), "wus", 64)
     assert np.allclose(rows, expected, atol=1e-6)
 

@@ -7,19 +7,21 @@ import pytest
 
 from kd_cv.cli import main
 from kd_cv.evaluate.candidates import make_candidates
-from kd_cv.evaluate.images import corner_errors, image_matching
-from kd_cv.evaluate.intervals import PairTable, interval, summaries
+from kd_cv.evaluate.images import Plane, corner_errors, image_matching
+from kd_cv.evaluate.pairs import Measure
+from kd_cv.evaluate.scores import PairScore, interval, summaries
 from kd_cv.fit.sequences import ImageSet
 
 
 def tables(count=60, shift=2.0):
     """Two candidates on pairs of very different difficulty, the one better by `shift` on each."""
     rng = np.random.default_rng(0)
-    better, worse = PairTable(), PairTable()
+    better, worse = [], []
     for _ in range(count):
         hard = rng.uniform(0, 80)
-        better.add([hard / 10, hard / 10 + 0.1], ap=100 - hard)
-        worse.add([hard / 10 + 1, hard / 10 + 1.1], ap=100 - hard - shift + rng.normal(0, 0.1))
+        better.append(PairScore([hard / 10, hard / 10 + 0.1], {"ap": 100 - hard}))
+        lower = 100 - hard - shift + rng.normal(0, 0.1)
+        worse.append(PairScore([hard / 10 + 1, hard / 10 + 1.1], {"ap": lower}))
     return {"better": better, "worse": worse}
 
 
@@ -34,9 +36,7 @@ def test_the_same_draws_show_a_difference_that_two_intervals_hide():
 
 
 def test_summaries_are_means_and_areas_by_hand():
-    table = PairTable()
-    table.add([0.0, np.inf], ap=20.0)
-    table.add([0.0, 0.0], ap=40.0)
+    table = [PairScore([0.0, np.inf], {"ap": 20.0}), PairScore([0.0, 0.0], {"ap": 40.0})]
     (values,) = summaries({"one": table}, (5,)).values()
     assert values["ap"] == 30 and values["auc5"] == pytest.approx(75)
     assert values["ap low"] == 20 and values["ap high"] == 40
@@ -61,9 +61,10 @@ def test_each_seed_is_an_estimate_of_its_own():
     x0 = rng.uniform(0, 100, (40, 2))
     x1 = x0 + rng.normal(0, 1, x0.shape)
     x1[:20] = rng.uniform(0, 100, (20, 2))
-    errors = corner_errors(x0, x1, np.eye(3), (100, 100), 3.0, 6)
+    plane = Plane(np.eye(3), (100, 100), (100, 100))
+    errors = corner_errors(x0, x1, plane, Measure(seeds=6))
     assert len(errors) == 6 and len(set(errors)) > 1
-    assert errors[:3] == corner_errors(x0, x1, np.eye(3), (100, 100), 3.0, 3)
+    assert errors[:3] == corner_errors(x0, x1, plane, Measure(seeds=3))
 
 
 @pytest.mark.slow
@@ -71,9 +72,8 @@ def test_matching_gives_intervals_and_gains(camera, tmp_path, capsys):
     noise = np.random.default_rng(3).normal(0, 40, camera.shape)
     noisy = np.clip(camera + noise, 0, 255).astype(np.uint8)
     sets = [ImageSet("noisy", [camera, noisy, camera], np.stack([np.eye(3)] * 3))]
-    raw, sift = image_matching(
-        sets, make_candidates(["raw", "sift"]), max_keypoints=200, seeds=2, against="SIFT"
-    )
+    measure = Measure(seeds=2, against="SIFT")
+    raw, sift = image_matching(sets, make_candidates(["raw", "sift"]), measure, max_keypoints=200)
     assert raw.values["ap low"] < raw.values["ap"] < raw.values["ap high"]
     assert raw.values["ap gain"] == pytest.approx(raw.values["ap"] - sift.values["ap"])
 

@@ -10,6 +10,7 @@ import pytest
 
 from kd_cv.cli import main
 from kd_cv.evaluate.learned import Learned
+from kd_cv.evaluate.pairs import Measure
 from kd_cv.evaluate.pipelines import Pipeline, make_pipelines, on_homographies
 from kd_cv.fit.sequences import ImageSet
 
@@ -28,7 +29,7 @@ def test_pipelines_find_a_turned_copy(camera):
     copy, H = quarter_turn(camera)
     sets = [ImageSet("turned", [camera, copy], np.stack([np.eye(3), H]))]
     names = ["kd", "kd+sift", "sift", "rootsift", "orb"]
-    scores = on_homographies(sets, make_pipelines(names, 300), seeds=2)
+    scores = on_homographies(sets, make_pipelines(names, 300), Measure(seeds=2))
     assert [score.name for score in scores] == names
     for score in scores:
         values = score.values
@@ -41,7 +42,7 @@ def test_pipelines_find_a_turned_copy(camera):
 
 def test_bits_are_compared_by_hamming_distance(camera):
     (pipeline,) = make_pipelines(["orb"], 50)
-    _, rows, _ = pipeline.run(camera)
+    (_, rows), _ = pipeline.run(camera)
     _, packed = cv2.ORB_create(50).detectAndCompute(camera, None)
     hamming = cv2.norm(packed[0], packed[1], cv2.NORM_HAMMING)
     assert np.square(rows[0] - rows[1]).sum() == hamming
@@ -50,7 +51,7 @@ def test_bits_are_compared_by_hamming_distance(camera):
 def test_the_strongest_keypoints_are_kept(camera):
     sift = cv2.SIFT_create()
     keypoints, rows = sift.detectAndCompute(camera, None)
-    points, kept, _ = Pipeline("all", sift, max_keypoints=40).run(camera)
+    (points, kept), _ = Pipeline("all", sift, max_keypoints=40).run(camera)
     assert len(points) == len(kept) == 40 < len(keypoints)
     weakest = np.sort([k.response for k in keypoints])[-40]
     expected = {(*k.pt, row[0]) for k, row in zip(keypoints, rows, strict=True)
@@ -62,7 +63,7 @@ def test_the_strongest_keypoints_are_kept(camera):
 def test_a_blank_image_is_a_failure_and_no_error(camera):
     blank = np.full_like(camera, 128)
     sets = [ImageSet("blank", [camera, blank], np.stack([np.eye(3)] * 2))]
-    (score,) = on_homographies(sets, make_pipelines(["sift"], 100), seeds=1)
+    (score,) = on_homographies(sets, make_pipelines(["sift"], 100), Measure(seeds=1))
     assert score.values["auc10"] == score.values["correct"] == score.values["precision"] == 0
 
 
@@ -74,7 +75,7 @@ def test_names_that_are_not_known():
     with pytest.raises(ValueError, match="no pair of images"):
         on_homographies([], make_pipelines(["orb"]))
     with pytest.raises(ValueError, match="ratio must be above 0 and at most 1"):
-        on_homographies([], make_pipelines(["orb"]), ratio=1.5)
+        on_homographies([], make_pipelines(["orb"]), Measure(ratio=1.5))
 
 
 @pytest.mark.slow
@@ -149,7 +150,7 @@ def test_a_network_is_run_like_a_feature(camera):
         points = torch.tensor([[10.0, 20.0], [30.5, 40.25], [50.0, 60.0]])
         return points, torch.tensor([0.5, 0.9, 0.7]), torch.eye(3)
 
-    points, rows, _ = Pipeline("three", Learned(extract), max_keypoints=2).run(camera)
+    (points, rows), _ = Pipeline("three", Learned(extract), max_keypoints=2).run(camera)
     assert seen[0].shape == (1, 1, *camera.shape) and float(seen[0].max()) <= 1
     assert points.tolist() == [[30.5, 40.25], [50.0, 60.0]]  # the two strongest
     assert rows.tolist() == np.eye(3)[1:].tolist()
@@ -159,7 +160,7 @@ def test_a_network_is_run_like_a_feature(camera):
 def test_kornia_describes_our_keypoints(camera):
     pytest.importorskip("kornia")
     (pipeline,) = make_pipelines(["kornia:SIFTDescriptor"], 50)
-    points, rows, _ = pipeline.run(camera)
+    (points, rows), _ = pipeline.run(camera)
     assert 10 < len(points) <= 50 and rows.shape == (len(points), 128)
 
 
@@ -187,7 +188,7 @@ def test_a_learned_pipeline_finds_a_shifted_copy(name, module, camera):
     # By 32, the step of their grids: XFeat resizes an image of another side before it looks.
     H = np.array([[1.0, 0, -32], [0, 1, -32], [0, 0, 1]])
     sets = [ImageSet("shifted", [camera, camera[32:, 32:]], np.stack([np.eye(3), H]))]
-    (score,) = on_homographies(sets, make_pipelines([name], 300), seeds=1)
+    (score,) = on_homographies(sets, make_pipelines([name], 300), Measure(seeds=1))
     assert score.values["auc10"] > 80 and score.values["precision"] > 90
 
 

@@ -10,15 +10,16 @@ import pytest
 
 from kd_cv.cli import main
 from kd_cv.evaluate.cameras import CameraView, read_cameras
-from kd_cv.evaluate.intervals import interval
+from kd_cv.evaluate.pairs import Measure
 from kd_cv.evaluate.pose import (
     direction_angle,
-    pose_errors,
+    pose_scores,
     relative,
     relative_pose,
     rotation_angle,
     viewing_angle,
 )
+from kd_cv.evaluate.scores import interval
 
 K = np.array([[400.0, 0, 159.5], [0, 400.0, 119.5], [0, 0, 1]])
 
@@ -200,16 +201,18 @@ def test_the_pose_of_points_in_space(tmp_path):
         x = (X @ view.R.T + view.t) @ K.T
         points.append(x[:, :2] / x[:, 2:])
     rows = np.eye(200, dtype=np.float32)
-    wrong, agree = pose_errors(rows, rows, *points, *views, seeds=2)
-    assert len(wrong) == 2 and max(wrong) < 0.1 and agree == 200
+    features = list(zip(points, [rows, rows], strict=True))
+    pair = pose_scores(*features, views, Measure(seeds=2))
+    assert len(pair.errors) == 2 and max(pair.errors) < 0.1 and pair.others == {"inliers": 200}
     R, t = relative(*views)
     np.testing.assert_allclose(X @ views[1].R.T + views[1].t,
                                (X @ views[0].R.T + views[0].t) @ R.T + t, atol=1e-12)  # fmt: skip
     # Half of the matches are wrong, and more of them than are right: others agree by chance.
-    wrong, _ = pose_errors(rows, rows[::-1].copy(), *points, *views)
-    assert wrong[0] > 1
-    wrong, agree = pose_errors(rows[:3], rows[:3], points[0][:3], points[1][:3], *views)
-    assert wrong == [np.inf] and agree == 0
+    turned = points[1], rows[::-1].copy()
+    assert pose_scores(features[0], turned, views, Measure(seeds=1)).errors[0] > 1
+    few = [(x[:3], rows[:3]) for x in points]
+    pair = pose_scores(*few, views, Measure(seeds=1))
+    assert pair.errors == [np.inf] and pair.others == {"inliers": 0}
 
 
 @pytest.mark.slow
@@ -254,7 +257,7 @@ def test_views_that_look_away_are_no_pair(photos):
     with pytest.raises(ValueError, match="no pair to match"):
         relative_pose([("away", away)], [])
     with pytest.raises(ValueError, match="seeds must be at least 1, got 0"):
-        relative_pose([("away", away)], [], seeds=0)
+        relative_pose([("away", away)], [], Measure(seeds=0))
 
 
 @pytest.mark.slow

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from kd_cv import KDDescriptor, describe
-from kd_cv.evaluate.candidates import KD
+from kd_cv.evaluate.candidates import kd_candidate
 from kd_cv.fit import fit_whitening
 from kd_cv.settings import Settings
 from kd_cv.whitening import Statistics
@@ -85,4 +85,4 @@ def test_weights_may_have_a_whitening_for_images_only(camera, entries):
         describe(patches, whitening="ws", weights=mixed)
     best = Settings(weights=mixed)
     assert (best.variant, best.variant_of_patches) == ("ws", "wua")
-    assert KD(KDDescriptor(weights=mixed), "mine").name == "KD best (mine)"
+    assert kd_candidate(Settings(weights=mixed), "mine").name == "KD best (mine)"
