@@ -9,8 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from kd_cv.fit.matrices import fit_whitening
-from kd_cv.fit.samples import Samples
+from kd_cv.fit.matrices import Samples, fit_whitening
 from kd_cv.whitening.statistics import Statistics
 
 DIM = 238

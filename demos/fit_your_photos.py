@@ -13,8 +13,7 @@ import numpy as np
 from kd_cv import DoG, KDDescriptor, match
 from kd_cv.evaluate.metrics import matching_precision
 from kd_cv.evaluate.readers import warped_images
-from kd_cv.fit.folder import fit_photos
-from kd_cv.fit.photographs import read_reduced, split_photos
+from kd_cv.fit.photographs import fit_photos, read_reduced, split_photos
 from kd_cv.io.files import utf8
 from kd_cv.io.images import list_photos
 from kd_cv.pictures.matches import draw_matches

@@ -48,7 +48,7 @@ ENTRIES: dict[str, dict[str, tuple[str, ...]]] = {
 KEY_OF_PATCHES = ("concat", 64, "patches")
 TRAINED_FOR_PATCHES = {"multiview": 0.3}
 
-MAKERS = {"multiview": multiview, "hpatches": hpatches}
+FAMILIES = ("multiview", "hpatches")
 TEXTS = {
     "multiview": "{} scenes reconstructed from photographs: our detector's and SIFT's keypoints "
     "detected in every view, paired by the geometry of the reconstruction and not by their "
@@ -66,7 +66,7 @@ def key_of(use: str, kernel: str) -> Key:
 
 def of_scenes(name: str, data: Path, workspace: Path) -> tuple[dict, dict]:
     """Matrices of all uses and kernels, and what the registry says of them."""
-    sources = MAKERS[name](data, workspace)
+    sources = multiview(data, workspace) if name == "multiview" else hpatches(data)
     names = sorted({source.name for source in sources})
     text = TEXTS[name].format(len(names), ", ".join(names))
     whitenings: dict[Key, Whitening] = {}
@@ -176,7 +176,7 @@ def measured(data: Path, name: str) -> dict[str, float]:
 
 def main(data: Path, workspace: Path, names: list[str]) -> None:
     makers = {
-        **{name: partial(of_scenes, name, data, workspace) for name in MAKERS},
+        **{name: partial(of_scenes, name, data, workspace) for name in FAMILIES},
         "liberty": partial(liberty, data),
     }
     index_path = HERE / INDEX

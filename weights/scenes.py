@@ -1,6 +1,6 @@
 """The scenes that shipped matrices are fitted on, and their descriptors.
 
-A workspace keeps reconstructions, scenes and descriptors, so that a second run is quick. Delete it
+A workspace keeps reconstructions and descriptors, so that a second run is quick. Delete it
 to build everything anew.
 """
 
@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 
 from kd_cv.descriptor.spec import Spec
 from kd_cv.fit.builders import hpatches_scene, sfm_scene
-from kd_cv.fit.folder import part
-from kd_cv.fit.matrices import describe_scene, fit_whitening
-from kd_cv.fit.samples import Samples
+from kd_cv.fit.matrices import Samples, describe_scene, fit_whitening, part
 from kd_cv.fit.scenes import Scene
 from kd_cv.io.files import replacing
 from kd_cv.settings import Settings
@@ -62,30 +61,21 @@ def multiview(data: Path, workspace: Path) -> list[Source]:
                 folder, workspace / folder.name, detectors=(kind,), max_keypoints=MAX_KEYPOINTS
             )
 
-        return Source("multiview", folder.name, kind, build)
+        return Source("multiview", folder.name, kind, cache(build))
 
     folders = sorted((data / "multiview").iterdir())
     chosen = [folder for folder in folders if folder.name not in UNFIT | MEASURED_ON]
     return [source(folder, kind) for folder in chosen for kind in DETECTORS]
 
 
-def hpatches(data: Path, workspace: Path) -> list[Source]:
+def hpatches(data: Path) -> list[Source]:
     """Planar scenes: keypoints detected in every image, paired by the homography."""
 
     def source(folder: Path, kind: str) -> Source:
         def build() -> Scene:
-            file = workspace / "hpatches" / f"{folder.name}.{kind}.npz"
-            if file.is_file():
-                return Scene.load(file, folder)
-            scene = hpatches_scene(
-                folder, frames="detected", detectors=(kind,), jitter=None,  # type: ignore[arg-type]
-                max_keypoints=MAX_KEYPOINTS,
-            )  # fmt: skip
-            file.parent.mkdir(parents=True, exist_ok=True)
-            scene.save(file, folder)
-            return scene
+            return hpatches_scene(folder, (kind,), max_keypoints=MAX_KEYPOINTS)  # type: ignore[arg-type]
 
-        return Source("hpatches", folder.name, kind, build)
+        return Source("hpatches", folder.name, kind, cache(build))
 
     parts = [data / name for name in ("hpatches_sequences", "hpatches_more")]
     folders = sorted((f for part in parts for f in part.iterdir()), key=lambda f: f.name)

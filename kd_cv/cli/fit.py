@@ -71,8 +71,7 @@ def command(
         kd-cv match left.jpg right.jpg --weights mine.npz -o matches.png
     """
     from kd_cv.evaluate.held_out import before_and_after, best_variant, held_out_scores
-    from kd_cv.fit.folder import fit_photos
-    from kd_cv.fit.photographs import split_photos
+    from kd_cv.fit.photographs import fit_photos, split_photos
     from kd_cv.io.images import find_photos, list_photos, say_others
     from kd_cv.whitening import save
 

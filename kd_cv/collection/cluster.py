@@ -143,14 +143,13 @@ def on_cluster(client: Any, limit: float = BATCH_LIMIT) -> Runner:
 
 
 def fit_statistics(
-    scenes: Sequence[Scene | tuple[PathLike, PathLike]],
+    scenes: Sequence[Scene],
     kd: KDDescriptor | None = None,
     *,
     client: Any = None,
 ) -> Statistics:
     """Statistics of the raw descriptors of scenes and of their matching pairs.
 
-    scenes  Scene objects, or for each the file and the folder of its images (see `Scene.load`)
     kd      whose settings are used; its whitening is not
     client  of a Dask cluster, or None for this process
 
@@ -164,11 +163,10 @@ def fit_statistics(
     return total
 
 
-def _statistics_of(scene: Scene | tuple[PathLike, PathLike], kd: KDDescriptor) -> Statistics:
+def _statistics_of(scene: Scene, kd: KDDescriptor) -> Statistics:
     """Statistics of one scene."""
-    if not isinstance(scene, Scene):
-        scene = Scene.load(*scene)
-    return scene_statistics([scene], kd.settings)
+    raw = kd.settings.raw
+    return scene_statistics([scene], raw.rows, raw.descriptor_size)
 
 
 def one_by_one(work: Callable[[Any], Result], items: Sequence[Any]) -> Iterator[Result]:

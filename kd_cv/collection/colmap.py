@@ -17,12 +17,13 @@ from kd_cv.collection.database import (
     CameraChoice,
     Matcher,
     Pair,
+    camera_mode,
     match_database,
     open_database,
     read_pairs,
     write_database,
 )
-from kd_cv.fit.surface import camera_mode, largest_model, quiet
+from kd_cv.fit.surface import largest_model, quiet
 from kd_cv.io.files import PathLike, drafting
 from kd_cv.neighbours import RATIO, as_ratio
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,7 @@ from scipy.fft import idct
 from kd_cv.collection import reading
 from kd_cv.collection.names import MAX_LIST_BYTES
 from kd_cv.descriptor.frames import radians, sigma_from_size, to_corner
-from kd_cv.fit.surface import camera_mode, load_pycolmap
+from kd_cv.fit.surface import load_pycolmap
 from kd_cv.io.files import PathLike, read_text, replacing
 from kd_cv.neighbours import RATIO, match_descriptors
 
@@ -33,6 +33,14 @@ OFFSET = 42.0  # byte that stands for 0: 2.5 standard deviations of an entry fit
 Matcher = Literal["kd", "colmap"]
 CameraChoice = Literal["auto", "single", "per-folder", "per-image"]
 Pair = tuple[str, str]
+
+
+def camera_mode(camera: str) -> Any:
+    """How photographs share intrinsics, as pycolmap names it."""
+    choices = get_args(CameraChoice)
+    if camera not in choices:
+        raise ValueError(f"camera must be one of {list(choices)}, got {camera!r}")
+    return getattr(load_pycolmap().CameraMode, camera.upper().replace("-", "_"))
 
 
 # -------------------------------------------------------------------------------------- the bytes

@@ -21,7 +21,7 @@ from kd_cv.descriptor.projection import Array32
 from kd_cv.descriptor.sampling import extract_patches
 from kd_cv.descriptor.threads import opencv
 from kd_cv.features import root
-from kd_cv.fit.matrices import descriptor_statistics, fit_whitening
+from kd_cv.fit.matrices import fit_whitening, scene_statistics
 from kd_cv.fit.scenes import Scene
 from kd_cv.io.archive import checksum
 from kd_cv.settings import Settings
@@ -288,7 +288,7 @@ def with_ws(
         return candidate.of_patches(np.rint(255 * cut).astype(np.uint8))
 
     D = describe(np.zeros((64, 64), np.uint8), np.array([[32.0, 32.0, 4.0, 0.0]])).shape[1]
-    statistics = descriptor_statistics(scenes, describe, D)
+    statistics = scene_statistics(scenes, describe, D)
     if statistics.pair_count < D:
         raise ValueError(
             f"{candidate.name} + W_S needs {D} matching pairs or more to be fitted on, "

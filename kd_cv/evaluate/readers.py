@@ -56,8 +56,7 @@ def builtin_scenes(
     """
     return [
         warp_scene(
-            gray, views, seed + i, name=name, frames="projected" if jitter else "detected",
-            jitter=jitter, max_keypoints=max_keypoints,
+            gray, views, seed + i, name=name, jitter=jitter, max_keypoints=max_keypoints
         )
         for i, (name, gray) in enumerate(builtin_photos(names))
     ]  # fmt: skip
@@ -85,17 +84,15 @@ def scenes_of(data: str | os.PathLike[str], jitter: JitterLevel | None = None) -
     if any(_has_homography(place) for place in [folder, *folder.iterdir()]):
         for sequence in read_images(folder):
             if jitter:
-                yield hpatches_scene(sequence, jitter=jitter, max_keypoints=1500, max_frames=4000)
-            else:
                 yield hpatches_scene(
-                    sequence, frames="detected", jitter=None, detectors=("dog",), max_keypoints=1000
-                )
+                    sequence, ("dog", "hessian", "harris"), jitter=jitter, max_keypoints=1500,
+                    max_frames=4000,
+                )  # fmt: skip
+            else:
+                yield hpatches_scene(sequence, max_keypoints=1000)
         return
     for number, (path, gray) in enumerate(read_photos(folder)):
-        yield warp_scene(
-            gray, 3, number, name=path.name, frames="projected" if jitter else "detected",
-            jitter=jitter, max_keypoints=800,
-        )  # fmt: skip
+        yield warp_scene(gray, 3, number, name=path.name, jitter=jitter, max_keypoints=800)
 
 
 def is_phototourism(folder: str | os.PathLike[str]) -> bool:

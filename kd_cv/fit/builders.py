@@ -3,10 +3,10 @@
 Three sources of geometry (a reconstruction, homographies of a sequence, homographies made up for
 a photograph) each supply a point map from view to view; the rest is shared (`correspond`):
 
-- frames="detected": keypoints as the detector finds them in every view, linked where the point map
+- by default, keypoints are as the detector finds them in every view, linked where the point map
   says that they show the same point. Their errors are the detector's own.
-- frames="projected", with homographies: keypoints of one view carried into the others by the point
-  map, as in HPatches. They are exact but for the jitter that is asked for.
+- with jitter, where there are homographies, keypoints of one view are carried into the others by
+  the point map, as in HPatches. They are exact but for the jitter.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import cv2
 import numpy as np
@@ -46,12 +46,9 @@ from kd_cv.fit.surface import (
 from kd_cv.io.files import digest, read_bytes
 from kd_cv.io.images import MAX_IMAGE_BYTES, read_gray, read_photos
 
-FrameKind = Literal["detected", "projected"]
 JitterLevel = Literal["easy", "hard", "tough"]
 
 MAX_FRAMES = 20_000  # of a scene
-# To be raised when the rules of correspondence change, so that stored scenes are built anew.
-RECIPE = 2
 
 
 # ----------------------------------------------------------------------------- homography sequences
@@ -59,32 +56,29 @@ RECIPE = 2
 
 def hpatches_scene(
     sequence: ImageSet | str | os.PathLike[str],
+    detectors: Sequence[Detector] = ("dog",),
     *,
-    frames: FrameKind = "projected",
-    detectors: Sequence[Detector] = ("dog", "hessian", "harris"),
-    jitter: JitterLevel | None = "hard",
+    jitter: JitterLevel | None = None,
     max_keypoints: int = 4000,
     max_frames: int = MAX_FRAMES,
     seed: int = 0,
 ) -> Scene:
     """A scene of an image sequence with homographies.
 
-    frames="projected" is HPatches' recipe: keypoints of image 1, those that overlap or leave
-    another image dropped, jittered and carried into images 2, 3, ... (jitter None: exactly).
-    frames="detected" takes the keypoints of every image as they are; jitter must be None.
+    The keypoints of every image as they are; or, with jitter, by HPatches' recipe: keypoints of
+    image 1, those that overlap or leave another image dropped, jittered and carried into images 2,
+    3, ...
     """
-    _check(frames, jitter, max_keypoints, max_frames)
     if not isinstance(sequence, ImageSet):
         sequence = read_sequence(sequence)
     rng = np.random.default_rng(seed)
     return _homography_scene(
-        sequence, frames, detectors, jitter, max_keypoints, max_frames, rng, everywhere=True
+        sequence, detectors, jitter, max_keypoints, max_frames, rng, everywhere=True
     )
 
 
 def _homography_scene(
     images: ImageSet,
-    frames: FrameKind,
     detectors: Sequence[Detector],
     jitter: JitterLevel | None,
     max_keypoints: int,
@@ -93,12 +87,16 @@ def _homography_scene(
     *,
     everywhere: bool,
 ) -> Scene:
+    if jitter is not None and jitter not in JITTER:
+        raise ValueError(f"jitter must be None or one of {list(JITTER)}, got {jitter!r}")
+    as_int(max_keypoints, "max_keypoints")
+    as_int(max_frames, "max_frames", 2)
     grays, H_1tok = images.load_all()
 
     def point_map(i: int, j: int) -> PointMap:
         return homography_map(H_1tok[j] @ np.linalg.inv(H_1tok[i]))
 
-    if frames == "detected":
+    if jitter is None:
         frames_of_views = [detect(gray, detectors, max_keypoints) for gray in grays]
         pairs = itertools.combinations(range(len(grays)), 2)
         ids = link_detected(frames_of_views, point_map, pairs)
@@ -108,56 +106,37 @@ def _homography_scene(
             [gray.shape for gray in grays],
             [point_map(0, j) for j in range(1, len(grays))],
             rng,
-            jitter=JITTER[jitter] if jitter else None,
+            jitter=JITTER[jitter],
             everywhere=everywhere,
         )
     return scene_of(images.name, images.images, frames_of_views, ids, max_frames, rng)
-
-
-def _check(frames: str, jitter: str | None, max_keypoints: int, max_frames: int) -> None:
-    if frames not in ("detected", "projected"):
-        raise ValueError(f"frames must be 'detected' or 'projected', got {frames!r}")
-    if jitter is not None and jitter not in JITTER:
-        raise ValueError(f"jitter must be None or one of {list(JITTER)}, got {jitter!r}")
-    if frames == "detected" and jitter is not None:
-        raise ValueError("detected frames carry the detector's own noise: jitter must be None")
-    as_int(max_keypoints, "max_keypoints")
-    as_int(max_frames, "max_frames", 2)
 
 
 # ------------------------------------------------------------------------------- single photographs
 
 
 def warp_scene(
-    photo: NDArray[np.uint8] | str | os.PathLike[str],
+    gray: NDArray[np.uint8],
     n_views: int = 4,
     seed: int = 0,
     *,
-    name: str | None = None,
-    frames: FrameKind = "detected",
+    name: str = "photo",
     detectors: Sequence[Detector] = ("dog",),
     jitter: JitterLevel | None = None,
     max_keypoints: int = 2000,
-    max_frames: int = MAX_FRAMES,
 ) -> Scene:
-    """A scene made of one photograph: itself and n_views - 1 random warps of it.
+    """A scene made of one photograph (H, W): itself and n_views - 1 random warps of it.
 
     A warp is a random homography (turn, zoom, shift, tilt) with random gain, gamma, blur and noise.
     The views hold their images as arrays.
     """
-    _check(frames, jitter, max_keypoints, max_frames)
     as_int(n_views, "n_views", 2)
-    if isinstance(photo, np.ndarray):
-        gray = photo
-        if gray.ndim != 2 or gray.dtype != np.uint8:
-            raise ValueError(f"photo must be gray uint8 (H, W), got {gray.dtype} {gray.shape}")
-    else:
-        gray = read_gray(photo)
-        name = name or Path(photo).stem
+    if gray.ndim != 2 or gray.dtype != np.uint8:
+        raise ValueError(f"photo must be gray uint8 (H, W), got {gray.dtype} {gray.shape}")
     rng = np.random.default_rng(seed)
-    images = random_warps(name or "photo", gray, n_views, rng)
+    images = random_warps(name, gray, n_views, rng)
     return _homography_scene(
-        images, frames, detectors, jitter, max_keypoints, max_frames, rng, everywhere=False
+        images, detectors, jitter, max_keypoints, MAX_FRAMES, rng, everywhere=False
     )
 
 
@@ -215,48 +194,36 @@ def relight(gray: NDArray[np.uint8], rng: np.random.Generator) -> NDArray[np.uin
 
 
 def sfm_scene(
-    image_folder: str | os.PathLike[str],
+    folder: str | os.PathLike[str],
     workspace: str | os.PathLike[str],
+    photos: Sequence[Path] | None = None,
     *,
-    camera: Literal["auto", "single", "per-image"] = "auto",
     detectors: Sequence[Detector] = ("dog",),
     max_keypoints: int = 4000,
     seed: int = 0,
 ) -> Scene:
     """A scene of photographs of one place, by structure from motion (pycolmap, on the CPU).
 
-    The reconstruction (camera: how photographs share intrinsics) gives the surface; keypoints of
-    the detectors in the photographs as they are get linked by it (see `SurfaceMap`).
+    The reconstruction gives the surface; keypoints of the detectors in the photographs as they are
+    get linked by it (see `SurfaceMap`).
 
-    workspace: a folder for this scene. It keeps the database, the model and the scene under names
-    that depend on the photographs and the settings: an interrupted run continues where it stopped,
-    a finished one is read back, and other settings are worked out separately.
+    photos     those of the folder that are shown to it; by default all in it and below it
+    workspace  a folder that keeps the database and the model, under names that depend on the
+               photographs: what was reconstructed there is read back
     """
     as_int(max_keypoints, "max_keypoints")
-    folder, workspace = Path(image_folder), Path(workspace)
-    if camera not in ("auto", "single", "per-image"):
-        raise ValueError(f"camera must be 'auto', 'single' or 'per-image', got {camera!r}")
-    names = [path.relative_to(folder).as_posix() for path, _ in read_photos(folder)]
+    folder = Path(folder)
+    names = [path.relative_to(folder).as_posix() for path, _ in read_photos(photos or folder)]
     if len(names) < 3:
         raise ValueError(f"{folder}: 3 photographs or more are needed, {len(names)} can be read")
-    settings: dict[str, Any] = {
+    settings = {
         "images": {name: digest(read_bytes(folder / name, MAX_IMAGE_BYTES), 32) for name in names},
         "max_image_size": MAX_IMAGE_SIZE,
         "max_features": MAX_FEATURES,
-        "camera": camera,
     }
-    home = workspace / f"reconstruction-{_settings_digest(settings)}"
-    settings |= {
-        "detectors": list(detectors),
-        "max_keypoints": max_keypoints,
-        "seed": seed,
-        "name": folder.resolve().name,
-        "recipe": RECIPE,
-    }
-    finished = workspace / f"scene-{_settings_digest(settings)}.npz"
-    if finished.is_file():
-        return Scene.load(finished, folder)
-    cameras, paths = registered_views(reconstruct(folder, home, names, camera), folder)
+    of_settings = digest(json.dumps(settings, sort_keys=True).encode(), 16)
+    model = reconstruct(folder, Path(workspace) / f"reconstruction-{of_settings}", names)
+    cameras, paths = registered_views(model, folder)
     frames = []
     for path, view in zip(paths, cameras, strict=True):
         gray = read_gray(path)
@@ -266,10 +233,4 @@ def sfm_scene(
     surface = SurfaceMap(cameras)
     ids = link_detected(frames, surface.point_map, surface.view_pairs())
     rng = np.random.default_rng(seed)
-    scene = scene_of(folder.resolve().name, paths, frames, ids, MAX_FRAMES, rng)
-    scene.save(finished, folder)
-    return scene
-
-
-def _settings_digest(settings: dict[str, Any]) -> str:
-    return digest(json.dumps(settings, sort_keys=True).encode(), 16)
+    return scene_of(folder.resolve().name, paths, frames, ids, MAX_FRAMES, rng)

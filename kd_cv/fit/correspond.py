@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
 from kd_cv.descriptor.frames import radians
-from kd_cv.fit.scenes import NO_POINT, Scene, View
+from kd_cv.fit.scenes import NO_POINT, Scene, View, seen_twice
 
 Array = NDArray[np.float64]
 
@@ -288,11 +288,7 @@ def scene_of(
     rng: np.random.Generator,
 ) -> Scene:
     """A scene of the points seen twice or more; a random choice of them if there are too many."""
-    known = np.concatenate([n[n != NO_POINT] for n in ids])
-    points, count = np.unique(known, return_counts=True)
-    points, count = points[count >= 2], count[count >= 2]
-    order = rng.permutation(len(points))
-    chosen = np.sort(points[order[np.cumsum(count[order]) <= max_frames]])
+    chosen = seen_twice(np.concatenate([n[n != NO_POINT] for n in ids]), max_frames, rng)
     views = []
     for image, view_frames, view_ids in zip(images, frames, ids, strict=True):
         rows = np.isin(view_ids, chosen)

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from kd_cv.descriptor.frames import Frames
 from kd_cv.descriptor.projection import Array32
-from kd_cv.fit.scenes import Scene
-from kd_cv.settings import Settings
+from kd_cv.descriptor.spec import Spec
+from kd_cv.fit.scenes import Scene, seen_twice
 from kd_cv.whitening.statistics import Statistics
 from kd_cv.whitening.trained import Sample, train
 from kd_cv.whitening.variants import eig, supervised
@@ -52,23 +52,53 @@ def describe_scene(scene: Scene, describe: Describe) -> Described:
     return Described(X[described], row[pairs[described[pairs].all(axis=1)]], points[described])
 
 
-def scene_statistics(scenes: Iterable[Scene], settings: Settings) -> Statistics:
-    """Statistics of the raw descriptors of scenes and of their matching pairs.
+def scene_statistics(scenes: Iterable[Scene], describe: Describe, dim: int) -> Statistics:
+    """Statistics of the descriptors of scenes and of their matching pairs.
 
-    The whitening of the settings is left out. One scene is in memory at a time.
+    describe(gray, frames) gives rows (N, dim). One scene is in memory at a time.
     """
-    raw = settings.raw
-    return descriptor_statistics(scenes, raw.rows, raw.descriptor_size)
-
-
-def descriptor_statistics(scenes: Iterable[Scene], describe: Describe, dim: int) -> Statistics:
-    """Statistics of any descriptor: describe(gray, frames) gives its rows (N, dim)."""
     statistics = Statistics(dim)
     for scene in scenes:
         if scene.views:
             X, pairs, _ = describe_scene(scene, describe)
             statistics.update(X, pairs)
     return statistics
+
+
+def part(X: Array32, concat: Spec, kernel: str) -> Array32:
+    """Raw descriptors (N, D) of a kernel, out of those of the concatenation (N, 238)."""
+    if kernel == "concat":
+        return X
+    rows = X[:, concat.parts[("polar", "cart").index(kernel)]]
+    return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
+
+
+class Samples:
+    """Samples of at most MAX_SCENES scenes, of MAX_ROWS rows each: any of the scenes seen as likely
+    as any other, so that memory does not grow with their number."""
+
+    MAX_SCENES = 64
+    MAX_ROWS = 4000
+
+    def __init__(self, seed: int = 0) -> None:
+        self.kept: list[Sample] = []
+        self._seen = 0
+        self._rng = np.random.default_rng(seed)
+
+    def add(self, sample: Sample) -> None:
+        """Keep it, or not (Vitter's reservoir)."""
+        self._seen += 1
+        if len(self.kept) < self.MAX_SCENES:
+            self.kept.append(sample)
+        elif (place := int(self._rng.integers(self._seen))) < self.MAX_SCENES:
+            self.kept[place] = sample
+
+    @classmethod
+    def of(cls, X: Array32, points: NDArray[np.int64], seed: int = 0) -> Sample:
+        """Of the rows X (N, D) of a scene those of points (N,) that were seen twice or more; of
+        too many, a random choice of points."""
+        rows = np.isin(points, seen_twice(points, cls.MAX_ROWS, np.random.default_rng(seed)))
+        return Sample(X[rows], points[rows])
 
 
 def fit_whitening(

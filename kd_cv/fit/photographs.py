@@ -1,39 +1,47 @@
-"""Scenes of photographs: each alone, with warps of itself, or all of a folder by structure from
-motion.
+"""From photographs to fitted matrices, share by share, here or on other machines.
+
+A share gives one scene: of a photograph alone, of one and warps of itself, or of all photographs of
+a folder by structure from motion.
+
+>>> from kd_cv import KDDescriptor
+>>> from kd_cv.whitening import save
+>>> save("mine.npz", fit_photos("photographs"))
+>>> kd = KDDescriptor(weights="mine.npz", whitening="ws")
 """
 
 from __future__ import annotations
 
 import os
-import shutil
 import tempfile
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kd_cv.descriptor.frames import MAGNIFICATION
+from kd_cv.descriptor.spec import KERNELS, Spec
 from kd_cv.fit.builders import sfm_scene, warp_scene
 from kd_cv.fit.keypoints import detect
+from kd_cv.fit.matrices import Samples, describe_scene, fit_whitening, part
 from kd_cv.fit.scenes import Scene, View
 from kd_cv.io.files import digest
-from kd_cv.io.images import read_gray, reduced
+from kd_cv.io.images import list_photos, read_gray, reduced
+from kd_cv.settings import Settings
+from kd_cv.whitening.files import Key
+from kd_cv.whitening.statistics import Statistics
+from kd_cv.whitening.trained import Sample
+from kd_cv.whitening.whitening import Whitening
 
 PairSource = Literal["none", "warp", "sfm"]
 HELD_OUT = 5  # every fifth photograph is kept from the fit, to test on
 MAX_SIZE = 1280  # longer side of the photographs, in pixels; larger ones are reduced
 
-
-class NoScene(ValueError):
-    """No folder of photographs gives a reconstruction."""
-
-
-def check_pairs(pairs: str) -> None:
-    """ValueError for an unknown source of pairs."""
-    if pairs not in ("none", "warp", "sfm"):
-        raise ValueError(f"pairs must be 'none', 'warp' or 'sfm', got {pairs!r}")
+Run = Callable[[Callable[[Any], "Share"], Sequence[Any]], Iterable["Share"]]
 
 
 def split_photos(paths: Sequence[Path]) -> tuple[list[Path], list[Path]]:
@@ -52,65 +60,191 @@ def read_reduced(path: Path) -> NDArray[np.uint8] | None:
     return reduced(gray, MAX_SIZE)
 
 
-def photo_scenes(
-    paths: Sequence[Path],
+def fit_photos(
+    photos: str | os.PathLike[str] | Sequence[Path],
     pairs: PairSource = "warp",
+    *,
+    kernels: Sequence[str] = KERNELS,
+    patch_sizes: Sequence[int] = (32,),
+    magnification: float = MAGNIFICATION,
+    scales: Sequence[float] = (1.0,),
+    views: int = 4,
+    max_keypoints: int = 1000,
+    workspace: str | os.PathLike[str] | None = None,
+    seed: int = 0,
+    trained: bool = True,
+    progress: Callable[[str], None] | None = None,
+    run: Run = map,
+) -> dict[Key, Whitening]:
+    """Fit matrices on photographs, of a folder or as listed, for every kernel and patch size.
+
+    Memory does not grow with their number. pairs, views, max_keypoints, workspace: see
+    `photo_scene`; without pairs there is no W_S. trained: train W_M too, where there are pairs,
+    which takes about a minute for each kernel and patch size. A photograph that cannot be read is
+    skipped with a warning. progress(name) is called after each scene, and while W_M is trained.
+    run: `map`, or what works like it on other machines (see `cluster.in_order`).
+    """
+    paths = list_photos(photos) if isinstance(photos, (str, os.PathLike)) else list(photos)
+    if not paths:
+        raise ValueError("there are no photographs to fit on")
+    if pairs not in get_args(PairSource):
+        raise ValueError(f"pairs must be 'none', 'warp' or 'sfm', got {pairs!r}")
+    specs = [Spec(size, kernel) for size in patch_sizes for kernel in kernels]
+    statistics = {spec: Statistics(spec.dim) for spec in specs}
+    samples = {size: Samples(seed) for size in patch_sizes}
+    tell = progress or (lambda message: None)
+    work = partial(
+        fit_share,
+        pairs=pairs,
+        specs=specs,
+        magnification=magnification,
+        scales=tuple(scales),
+        sampled=trained and pairs != "none",
+        views=views,
+        max_keypoints=max_keypoints,
+        workspace=workspace,
+    )
+    scenes, problem = 0, ""
+    for share in run(work, shares(paths, pairs, seed)):
+        for problem in share.problems:
+            warnings.warn(problem, stacklevel=2)
+        for spec, added in share.statistics.items():
+            statistics[spec].merge(added)
+        for size, sample in share.samples.items():
+            samples[size].add(sample)
+        if share.scene is not None:
+            scenes += 1
+            tell(share.scene)
+    if not scenes:
+        raise ValueError(f"none of the {len(paths)} photographs can be used: {problem}")
+    provenance = {
+        "fitted_on": f"{len(paths) if pairs == 'sfm' else scenes} photographs",
+        "pairs_by": pairs,
+        "scenes": scenes,
+        "magnification": magnification,
+        "scales": list(scales),
+    }
+    for spec, added in statistics.items():
+        _check_enough(added, spec, pairs)
+
+    def fitted(spec: Spec) -> Whitening:
+        concat = Spec(spec.patch_size, "concat")
+        kept = [
+            Sample(part(sample.X, concat, spec.kernel), sample.points)
+            for sample in samples[spec.patch_size].kept
+        ]
+
+        def count(step: int, steps: int) -> None:
+            if step % 100 == 0:
+                tell(f"training {spec.kernel} {spec.patch_size}: {step} of {steps} steps")
+
+        return fit_whitening(statistics[spec], provenance, samples=kept, progress=count)
+
+    return {(spec.kernel, spec.patch_size): fitted(spec) for spec in specs}
+
+
+@dataclass(frozen=True)
+class Share:
+    """What some of the photographs add to a fit.
+
+    scene     its name; None if they give none
+    problems  why photographs were skipped
+    samples   patch size -> descriptors of the concatenation, where they are asked for
+    """
+
+    scene: str | None
+    problems: tuple[str, ...]
+    statistics: Mapping[Spec, Statistics]
+    samples: Mapping[int, Sample]
+
+
+def shares(
+    paths: Sequence[Path], pairs: PairSource, seed: int
+) -> list[tuple[tuple[Path, ...], int]]:
+    """Photographs that are worked on together, and their seed: one by one, or folder by folder."""
+    if pairs != "sfm":
+        return [((path,), seed + number) for number, path in enumerate(paths)]
+    folders = sorted({path.parent for path in paths})
+    return [(tuple(path for path in paths if path.parent == f), seed) for f in folders]
+
+
+def fit_share(
+    share: tuple[Sequence[Path], int],
+    *,
+    pairs: PairSource,
+    specs: Sequence[Spec],
+    magnification: float,
+    scales: tuple[float, ...],
+    sampled: bool,
+    **options: Any,
+) -> Share:
+    """Describe the photographs of a share; options: of `photo_scene`."""
+    paths, seed = share
+    statistics: dict[Spec, Statistics] = {}
+    samples: dict[int, Sample] = {}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        scene = photo_scene(paths, pairs, seed=seed, **options)
+        for size in {spec.patch_size for spec in specs}:
+            if scene is None or not scene.views:
+                break
+            # The parts of the concatenation are the other two descriptors.
+            concat = Settings(
+                patch_size=size, whitening=None, magnification=magnification, scales=scales
+            )
+            X, matching, points = describe_scene(scene, concat.rows)
+            if sampled:
+                samples[size] = Samples.of(X, points, seed)
+            for spec in specs:
+                if spec.patch_size == size:
+                    rows = part(X, concat.spec, spec.kernel)
+                    statistics[spec] = Statistics(spec.dim).update(rows, matching)
+    problems = tuple(str(warning.message) for warning in caught)
+    return Share(scene.name if scene else None, problems, statistics, samples)
+
+
+def photo_scene(
+    paths: Sequence[Path],
+    pairs: PairSource,
     *,
     views: int = 4,
     max_keypoints: int = 1000,
     workspace: str | os.PathLike[str] | None = None,
     seed: int = 0,
-) -> Iterator[Scene]:
-    """Scenes of photographs, one by one.
+) -> Scene | None:
+    """The scene of the photographs of a share; None, with a warning, if they give none.
 
-    pairs  "none": each photograph alone, without matching pairs; "warp": each with views - 1
-           random warps of itself; "sfm": all of a folder by structure from motion
+    pairs  "none": the one photograph alone, without matching pairs; "warp": with views - 1 random
+           warps of itself; "sfm": those of one folder by structure from motion
     workspace  a folder in which "sfm" keeps its work, so that an interrupted run can continue
     """
-    check_pairs(pairs)
     if pairs == "sfm":
-        yield from _sfm_scenes(paths, workspace, max_keypoints, seed)
-        return
-    for number, path in enumerate(paths):
-        gray = read_reduced(path)
-        if gray is None:
-            continue
-        if pairs == "none":
-            frames = detect(gray, max_keypoints=max_keypoints)
-            yield Scene(path.name, (View(gray, frames, np.arange(len(frames))),))
-        else:
-            yield warp_scene(
-                gray, views, seed + number, name=path.name, max_keypoints=max_keypoints
-            )
-
-
-def _sfm_scenes(
-    paths: Sequence[Path],
-    workspace: str | os.PathLike[str] | None,
-    max_keypoints: int,
-    seed: int,
-) -> Iterator[Scene]:
-    """One scene for each folder that the photographs are in."""
-    failure: ValueError | None = None
-    built = 0
-    with tempfile.TemporaryDirectory() as temporary:
-        home = Path(temporary if workspace is None else workspace)
-        for folder in sorted({path.parent for path in paths}):
-            name = digest(os.fsencode(folder.resolve()), 16)
-            # The held-out photographs are in the same folder: show the reconstruction only ours.
-            shown = home / name / "photographs" / (folder.resolve().name or "scene")
-            shutil.rmtree(shown, ignore_errors=True)
-            shown.mkdir(parents=True)
-            for path in paths:
-                if path.parent == folder:
-                    shutil.copyfile(path, shown / path.name)
+        folder = paths[0].parent
+        with tempfile.TemporaryDirectory() as temporary:
+            home = Path(workspace or temporary) / digest(os.fsencode(folder.resolve()), 16)
             try:
-                scene = sfm_scene(shown, home / name, max_keypoints=max_keypoints, seed=seed)
+                return sfm_scene(folder, home, paths, max_keypoints=max_keypoints, seed=seed)
             except ValueError as error:
                 warnings.warn(f"folder skipped: {error}", stacklevel=2)
-                failure = error
-                continue
-            built += 1
-            yield scene
-    if failure and not built:
-        raise NoScene(str(failure)) from failure
+                return None
+    gray = read_reduced(paths[0])
+    if gray is None:
+        return None
+    name = paths[0].name
+    if pairs == "warp":
+        return warp_scene(gray, views, seed, name=name, max_keypoints=max_keypoints)
+    frames = detect(gray, max_keypoints=max_keypoints)
+    return Scene(name, (View(gray, frames, np.arange(len(frames))),))
+
+
+def _check_enough(statistics: Statistics, spec: Spec, pairs: PairSource) -> None:
+    if statistics.count <= spec.dim:
+        raise ValueError(
+            f"the photographs have {statistics.count} keypoints that can be described; more than "
+            f"{spec.dim} are needed: give more or larger photographs"
+        )
+    if pairs != "none" and statistics.pair_count <= spec.dim:
+        raise ValueError(
+            f"the photographs give {statistics.pair_count} matching pairs, more than {spec.dim} "
+            "are needed: give more photographs, or fit without pairs"
+        )

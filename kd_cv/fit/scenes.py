@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import itertools
-import os
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
-from typing import Any
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kd_cv.io.archive import read_npz
-from kd_cv.io.files import replacing
 from kd_cv.io.images import read_gray
 
 NO_POINT = -1  # point id of a patch whose 3D point is not known
-MAX_SCENE_BYTES = 2**31  # uncompressed; 20,000 frames take 1 MB
 
 
 @dataclass(frozen=True)
@@ -60,6 +55,14 @@ class View:
         return self.image if isinstance(self.image, np.ndarray) else read_gray(self.image)
 
 
+def seen_twice(points: NDArray[np.int64], most: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Which of the points were seen twice or more; a random choice if they were seen too often."""
+    seen, count = np.unique(points, return_counts=True)
+    seen, count = seen[count >= 2], count[count >= 2]
+    order = rng.permutation(len(seen))
+    return np.sort(seen[order[np.cumsum(count[order]) <= most]])
+
+
 @dataclass(frozen=True)
 class Scene:
     """Views of one place whose frames are linked by point ids."""
@@ -85,70 +88,3 @@ class Scene:
             for i, j in itertools.combinations(range(len(self.views)), 2)
         ]
         return np.concatenate(pairs) if pairs else np.empty((0, 2), np.int64)
-
-    def save(self, path: str | os.PathLike[str], image_root: str | os.PathLike[str]) -> None:
-        """Write an .npz without pickle; images are named by their path below image_root.
-
-        An image held as an array is stored inside the file. The file appears whole or not at all.
-        """
-        root = Path(image_root).resolve()
-        names: list[str] = []
-        arrays: dict[str, Any] = {}
-        for index, view in enumerate(self.views):
-            if isinstance(view.image, np.ndarray):
-                names.append("")
-                arrays[f"image_{index}"] = view.image
-                continue
-            image = view.image.resolve()
-            if not image.is_relative_to(root):
-                raise ValueError(f"image {image} is not below image_root {root}")
-            names.append(image.relative_to(root).as_posix())
-        frames = [view.frames for view in self.views]
-        point_ids = [view.point_ids for view in self.views]
-        arrays |= {
-            "name": np.array(self.name, dtype=np.str_),
-            "images": np.array(names, dtype=np.str_),
-            "counts": np.array([len(f) for f in frames], dtype=np.int64),
-            "frames": np.concatenate([np.empty((0, 4)), *frames]),
-            "point_ids": np.concatenate([np.empty(0, np.int64), *point_ids]),
-        }
-        with replacing(path) as temporary, open(temporary, "wb") as file:
-            np.savez_compressed(file, **arrays)
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str], image_root: str | os.PathLike[str]) -> Scene:
-        """Read a scene written by save; images are looked for below image_root."""
-        path, root = Path(path), Path(image_root)
-        try:
-            arrays = read_npz(path, MAX_SCENE_BYTES)
-            names = [str(name) for name in arrays["images"]]
-            counts = arrays["counts"].astype(np.int64, casting="safe")
-            frames = arrays["frames"].astype(np.float64, casting="safe")
-            point_ids = arrays["point_ids"].astype(np.int64, casting="safe")
-            if counts.ndim != 1 or len(counts) != len(names):
-                raise ValueError("counts and images do not agree")
-            if (
-                ((counts < 0) | (counts > len(frames))).any()
-                or counts.sum() != len(frames)
-                or len(frames) != len(point_ids)
-            ):
-                raise ValueError("counts, frames and point_ids do not agree")
-            cuts = np.cumsum(counts)[:-1]
-            parts = zip(names, np.split(frames, cuts), np.split(point_ids, cuts), strict=False)
-            views = []
-            for index, (name, view_frames, view_ids) in enumerate(parts):
-                image = root / _inside(name) if name else arrays[f"image_{index}"]
-                views.append(View(image, view_frames, view_ids))
-            return cls(str(arrays["name"]), tuple(views))
-        except FileNotFoundError:
-            raise
-        except (ValueError, TypeError, KeyError, OSError) as error:
-            raise ValueError(f"{path} is not a scene file: {error}") from error
-
-
-def _inside(name: str) -> PurePosixPath:
-    """A relative path that stays below its root."""
-    relative = PurePosixPath(name)
-    if relative.is_absolute() or ".." in relative.parts or "\\" in name or "\0" in name:
-        raise ValueError(f"image path {name!r} leaves its folder")
-    return relative

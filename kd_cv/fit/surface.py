@@ -19,6 +19,7 @@ from kd_cv.io.files import drafting
 
 MAX_IMAGE_SIZE, MAX_FEATURES = 1280, 4096  # of a photograph that is reconstructed from
 NEIGHBOURS = 12  # reconstructed points that a plane is fitted to
+SUPPORT = 3  # of these that the other view has seen, at least
 MAX_ERROR = 1.5  # pixels
 MIN_SHARED = 15  # points that two views have in common, to be linked
 
@@ -43,13 +44,12 @@ class SurfaceMap:
 
     About a pixel of a view the surface is taken for a plane through the nearest reconstructed
     points. A plane is linear in inverse depth over the rays: 1/z = a + b u + c v. The plane's
-    standard error, carried into the other view, must stay below MAX_ERROR pixels, and `support` of
+    standard error, carried into the other view, must stay below MAX_ERROR pixels, and SUPPORT of
     the NEIGHBOURS must have been seen in the other view.
     """
 
-    def __init__(self, cameras: Sequence[Camera], support: int = 3):
+    def __init__(self, cameras: Sequence[Camera]):
         self.cameras = cameras
-        self.support = support
         self._rays, self._inverse_depth, self._trees = [], [], []
         for camera in cameras:
             local = camera.points @ camera.R.T + camera.t
@@ -123,7 +123,7 @@ class SurfaceMap:
             rays = source.rays_from_pixels(xy)
             mapped = project(rays, plane[:, 0])
             moved = np.linalg.norm(project(rays, plane[:, 0] + error) - mapped, axis=1)
-            supported = shared[near].sum(axis=1) >= self.support
+            supported = shared[near].sum(axis=1) >= SUPPORT
             mapped[~((moved <= MAX_ERROR) & supported)] = np.nan
             J = np.empty((len(xy), 2, 2))
             for axis in range(2):
@@ -139,7 +139,7 @@ class SurfaceMap:
         return point_map
 
 
-def reconstruct(folder: Path, home: Path, names: list[str], camera: str) -> Any:
+def reconstruct(folder: Path, home: Path, names: list[str]) -> Any:
     """The largest model of the photographs; home keeps the database and the finished model."""
     pycolmap = load_pycolmap()
     model = home / "model"
@@ -156,7 +156,6 @@ def reconstruct(folder: Path, home: Path, names: list[str], camera: str) -> Any:
             database,
             folder,
             image_names=names,
-            camera_mode=camera_mode(camera),
             extraction_options=extraction,
             device=pycolmap.Device.cpu,
         )
@@ -211,20 +210,6 @@ def _check_written(folder: Path, model: Any) -> None:
         same = False
     if not same:
         raise OSError(f"{folder}: the model could not be written, is the disk full?")
-
-
-def camera_mode(camera: str) -> Any:
-    """How photographs share intrinsics, as pycolmap names it."""
-    modes = load_pycolmap().CameraMode
-    choices = {
-        "auto": modes.AUTO,
-        "single": modes.SINGLE,
-        "per-folder": modes.PER_FOLDER,
-        "per-image": modes.PER_IMAGE,
-    }
-    if camera not in choices:
-        raise ValueError(f"camera must be one of {list(choices)}, got {camera!r}")
-    return choices[camera]
 
 
 def registered_views(model: Any, folder: Path) -> tuple[list[Camera], list[Path]]:

@@ -29,7 +29,6 @@ _META = "meta.json"
 _VERSION = 1
 MAX_BYTES = 1 << 28
 _MAX_MEMBERS = 1024
-_MAX_LIST_BYTES = 1 << 20  # what lists the members of an archive
 
 # The header of an array as NumPy writes it. Its own reader takes any Python literal, and so raises
 # almost anything.
@@ -93,7 +92,7 @@ def read_archive(
 
 def _parse_archive(path: Path, kind: str) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
     packed = read_bytes(path, MAX_BYTES)
-    data = _unpacked(packed, len(packed), zipfile.ZIP_STORED)
+    data = _unpacked(packed)
     if _META not in data:
         raise ValueError(f"it has no {_META}")
     meta = json.loads(data.pop(_META))
@@ -109,8 +108,8 @@ def _parse_archive(path: Path, kind: str) -> tuple[dict[str, NDArray[Any]], dict
     return arrays, meta
 
 
-def _unpacked(data: bytes, limit: int, *kinds: int) -> dict[str, bytes]:
-    """The members of a zip file that is packed in one of these ways, of `limit` bytes in all."""
+def _unpacked(data: bytes) -> dict[str, bytes]:
+    """The members of a zip file, which must be stored as they are."""
     # Those that are listed take ten times their size: first count what each of them begins with.
     count = data.count(b"PK\1\2")
     if count > _MAX_MEMBERS:
@@ -119,12 +118,11 @@ def _unpacked(data: bytes, limit: int, *kinds: int) -> dict[str, bytes]:
         members = archive.infolist()
         if len({member.filename for member in members}) != len(members):
             raise ValueError("it has repeated members")
-        # Of other ways, Python unpacks a whole block before it looks at the size.
-        if any(member.compress_type not in kinds for member in members):
+        if any(member.compress_type != zipfile.ZIP_STORED for member in members):
             raise ValueError("it is packed in another way than such files are")
         total = sum(member.file_size for member in members)
-        if total > limit:
-            raise ValueError(f"{total} bytes unpacked, at most {limit} are read")
+        if total > len(data):
+            raise ValueError(f"{total} bytes unpacked, more than the {len(data)} of the file")
         return {member.filename: archive.read(member) for member in members}
 
 
@@ -161,13 +159,12 @@ def array_from_npy(name: str, data: bytes) -> NDArray[Any]:
 
 
 def read_npz(path: str | os.PathLike[str], limit: int) -> dict[str, NDArray[Any]]:
-    """All arrays of an .npz file that take `limit` bytes or less; ValueError for any other.
+    """All arrays of an .npz file of `limit` bytes or less; ValueError for any other.
 
     Only numbers and text: nothing is unpickled.
     """
     try:
-        packed = read_bytes(path, limit + _MAX_LIST_BYTES)
-        data = _unpacked(packed, limit, zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+        data = _unpacked(read_bytes(path, limit))
         return {name.removesuffix(".npy"): array_from_npy(name, data[name]) for name in data}
     except _OF_ZIP as error:
         raise ValueError(f"not a sound .npz file: {error}") from error

@@ -7,7 +7,7 @@ import re
 import struct
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -115,12 +115,14 @@ def list_photos(folder: str | os.PathLike[str]) -> list[Path]:
     return content.photos
 
 
-def read_photos(folder: str | os.PathLike[str]) -> Iterator[tuple[Path, NDArray[np.uint8]]]:
-    """Path and gray image (H, W) of every photograph in a folder and below it.
+def read_photos(
+    photos: str | os.PathLike[str] | Sequence[Path],
+) -> Iterator[tuple[Path, NDArray[np.uint8]]]:
+    """Path and gray image (H, W) of photographs: those listed, or all in a folder and below it.
 
     One that cannot be read is skipped with a warning that names it; ValueError if none can.
     """
-    paths = list_photos(folder)
+    paths = list_photos(photos) if isinstance(photos, (str, os.PathLike)) else photos
     read = 0
     for path in paths:
         try:
@@ -131,7 +133,7 @@ def read_photos(folder: str | os.PathLike[str]) -> Iterator[tuple[Path, NDArray[
         read += 1
         yield path, image
     if not read:
-        raise ValueError(f"none of the {len(paths)} photographs in {folder} can be read")
+        raise ValueError(f"none of the {len(paths)} photographs in {paths[0].parent} can be read")
 
 
 # ------------------------------------------------------------------------------------------ pixels

@@ -25,7 +25,6 @@ from kd_cv.collection.database import write_database, write_pairs
 from kd_cv.evaluate.cache import Cache
 from kd_cv.evaluate.candidates import kd_candidate
 from kd_cv.evaluate.strips import save_sequences
-from kd_cv.fit.scenes import Scene, View
 from kd_cv.fit.surface import _check_written
 from kd_cv.settings import Settings
 from kd_cv.whitening import Statistics, save
@@ -106,12 +105,6 @@ def _database(path: Path, material: Path) -> None:
     write_database(material / "features.h5", material / "images", path)
 
 
-def _scene(path: Path, material: Path) -> None:
-    frames = np.tile([30.0, 30.0, 9.0, 0.0], (50, 1))
-    view = View(data.camera()[:200, :200], frames, np.arange(50))
-    Scene("scene", (view, view)).save(path, material)
-
-
 def _strips(path: Path, material: Path) -> None:
     patches = np.random.default_rng(0).integers(0, 256, (9, 65, 65), dtype=np.uint8)
     save_sequences(path, [("v_one", {"ref": patches, "e1": patches})])
@@ -146,7 +139,6 @@ WRITERS: dict[str, Callable[[Path, Path], int | None]] = {
     "detector.json": lambda path, _: DoG().write(path),
     "matrices.npz": lambda path, _: save(path, {("concat", 32): load("multiview", "concat", 32)}),
     "statistics.npz": lambda path, _: Statistics(9).save(path),
-    "scene.npz": _scene,
     "pairs.txt": lambda path, _: write_pairs(path, [("a.jpg", "b.jpg")]),
     "database.db": _database,
     "index.npz": _index,
@@ -170,7 +162,7 @@ FOLDERS = {"strips", "cache", "figures", "workspace"}
 #: Where a run leaves what it has done, for the next one to go on with.
 GOES_ON = {"features.h5", "workspace"}
 #: Written by libraries themselves, which notice a full disk in their own way, or not at all.
-BY_LIBRARIES = ("scene.npz", "database.db", "index.npz", "features.h5", "workspace", "kd.onnx")
+BY_LIBRARIES = ("database.db", "index.npz", "features.h5", "workspace", "kd.onnx")
 
 
 def refused(name: str, code: int, disk: Path, material: Path, err: Callable[[], str]) -> None:

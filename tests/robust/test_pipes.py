@@ -11,7 +11,6 @@ from kd_cv.evaluate.cache import Cache
 from kd_cv.evaluate.candidates import sift_candidate
 from kd_cv.evaluate.patch_sets import read_m50, read_phototourism
 from kd_cv.evaluate.tasks import read_tasks
-from kd_cv.fit.scenes import Scene
 from kd_cv.fit.sequences import read_homography
 from kd_cv.io.images import read_gray
 from kd_cv.whitening import load
@@ -81,7 +80,6 @@ READERS = {
     "weights.npz": lambda path: KDDescriptor(weights=path),
     "weights.pth": read_pth,
     "settings.yml": lambda path: KDDescriptor().read(path),
-    "scene.npz": lambda path: Scene.load(path, path.parent),
     "image.png": read_gray,
     "H_1_2": read_homography,
     "m50_1.txt": lambda path: read_m50(path, []),

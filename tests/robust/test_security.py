@@ -22,7 +22,6 @@ import kd_cv
 from kd_cv import KDDescriptor
 from kd_cv.collection import Summary
 from kd_cv.evaluate.patch_sets import PatchSet
-from kd_cv.fit.scenes import Scene
 from kd_cv.io import archive, images
 from kd_cv.io.files import replacing
 from kd_cv.whitening import pth
@@ -274,8 +273,8 @@ def test_arrays_are_what_their_headers_say_or_refused(tmp_path, data, message):
     path = tmp_path / "s.npz"
     with zipfile.ZipFile(path, "w") as stored:
         stored.writestr("images.npy", data)
-    with pytest.raises(ValueError, match="is not a scene file"):
-        Scene.load(path, tmp_path)
+    with pytest.raises(ValueError, match=r"not a sound \.npz file"):
+        archive.read_npz(path, 2**20)
 
 
 @pytest.mark.parametrize(
@@ -298,20 +297,20 @@ def test_arrays_survive(array):
 def test_other_ways_of_packing_are_refused(tmp_path):
     """Python's bzip2 and LZMA readers unpack a whole block before they look at the size."""
     path = tmp_path / "s.npz"
-    for kind in (zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA):
+    for kind in (zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA, zipfile.ZIP_DEFLATED):
         with zipfile.ZipFile(path, "w", kind) as stored:
             stored.writestr("images.npy", bytes(10_000_000))
         with pytest.raises(ValueError, match="packed in another way"):
-            archive.read_npz(path, 1000)
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as stored:
-        stored.writestr("images.npy", bytes(10_000_000))
-    with pytest.raises(ValueError, match="10000000 bytes unpacked, at most 1000"):
+            archive.read_npz(path, 2**20)
+    with zipfile.ZipFile(path, "w") as stored:
+        stored.writestr("images.npy", bytes(2000))
+    with pytest.raises(ValueError, match="at most 1000 are read"):
         archive.read_npz(path, 1000)
     with zipfile.ZipFile(path, "w") as stored:
         for k in range(1025):
             stored.writestr(f"{k}.npy", b"")
     with pytest.raises(ValueError, match="1025 members"):
-        archive.read_npz(path, 1000)
+        archive.read_npz(path, 2**20)
 
 
 @pytest.mark.slow

@@ -4,7 +4,6 @@ import gzip
 import json
 import os
 import struct
-import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -29,7 +28,6 @@ from target import DOCUMENTED, Target, folder, mode_of
 from kd_cv import DoG, KDDescriptor
 from kd_cv.evaluate.cameras import read_cameras
 from kd_cv.evaluate.patch_sets import read_hpatches_strips, read_phototourism
-from kd_cv.fit.scenes import Scene, View
 from kd_cv.fit.sequences import read_sequence
 from kd_cv.io import archive, images
 from kd_cv.io.sources import read_source
@@ -116,30 +114,6 @@ def _pth_seeds() -> list[bytes]:
         "w.pth", lambda path: torch.save(models, path, _use_new_zipfile_serialization=False)
     )
     return [b"\0" + new, b"\1" + from_zip(new), b"\0" + old]
-
-
-def scene(data: bytes) -> None:
-    """A scene: as it is (even), or as a sound zip file (odd), stored or compressed."""
-    mode, data = mode_of(data)
-    kinds = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)
-    with folder() as here:
-        path = here / "s.npz"
-        path.write_bytes(as_zip(data, kinds[mode // 2 % 4]) if mode & 1 else data)
-        loaded = Scene.load(path, here)
-        for view in loaded.views:
-            if isinstance(view.image, Path):
-                assert view.image.resolve().is_relative_to(here.resolve()), view.image
-        loaded.all_pairs()
-
-
-def _scene_seeds() -> list[bytes]:
-    frames = np.array([[3.0, 4, 2, 0], [5, 6, 2, 90]])
-    with folder() as here:
-        stored = View(texture(4, 5), frames, np.array([0, 1]))
-        named = View(here / "a.png", frames[:1], np.array([1]))
-        whole = Scene("s", (stored, named))
-        data = written("s.npz", lambda path: whole.save(path, here))
-    return [b"\0" + data, b"\1" + from_zip(data), b"\3" + from_zip(data)]
 
 
 # ------------------------------------------------------------------------------------- public sets
@@ -667,7 +641,6 @@ def _settings_seeds() -> list[bytes]:
 FILES = {
     "weights": Target(weights, _weights_seeds),
     "pth": Target(pth, _pth_seeds, needs="torch"),
-    "scene": Target(scene, _scene_seeds),
     "phototourism": Target(phototourism, _phototourism_seeds),
     "hpatches": Target(hpatches, _hpatches_seeds),
     "cameras": Target(cameras, _cameras_seeds),

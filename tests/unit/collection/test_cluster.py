@@ -279,13 +279,6 @@ def test_statistics_are_those_of_the_descriptors() -> None:
     assert np.allclose(found.C_M, expected.C_M, atol=1e-6)
 
 
-def test_scene_files(tmp_path: Path) -> None:
-    one = scene("brick", 2)
-    one.save(tmp_path / "scene.npz", tmp_path)
-    stored = cluster.fit_statistics([(tmp_path / "scene.npz", tmp_path)])
-    assert np.array_equal(stored.C, cluster.fit_statistics([one]).C)
-
-
 def test_wrong_arguments() -> None:
     with (
         pytest.raises(ValueError, match="its own workers"),

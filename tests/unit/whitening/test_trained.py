@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from kd_cv.fit import fit_whitening
-from kd_cv.fit.samples import Samples
+from kd_cv.fit.matrices import Samples
 from kd_cv.whitening import Statistics, load, save
 from kd_cv.whitening.trained import Sample, hardest, train
 
