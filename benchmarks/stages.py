@@ -115,12 +115,12 @@ def truncated(
     steps = sampling_steps(squares, image.shape, spec.patch_size)
     pyramid = pyramid_for(image, steps)
     plan, whitening = fused.plan(spec), fused.padded(kd.projection, spec)
-    out, scratch = np.zeros((len(frames), kd.descriptorSize()), np.float32), Scratch()
+    out, arrays = np.zeros((len(frames), kd.descriptorSize()), np.float32), Scratch()
 
     def run(stages: int) -> NDArray[np.float32]:
         for a in range(0, len(out), CHUNK):
             b = a + CHUNK
-            fused.describe(pyramid, steps[a:b], plan, whitening, scratch, out[a:b], stages)
+            fused.describe(pyramid, steps[a:b], plan, whitening, arrays, out[a:b], stages)
         return out
 
     return run, steps

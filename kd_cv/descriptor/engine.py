@@ -20,7 +20,7 @@ from kd_cv.descriptor.sampling import (
     sampling_steps,
 )
 from kd_cv.descriptor.spec import Spec
-from kd_cv.descriptor.threads import Scratch, in_chunks
+from kd_cv.descriptor.threads import in_chunks, scratch
 
 BLOCK = 16  # frames of a product without Numba
 
@@ -49,11 +49,11 @@ class Describer:
             # A read-only array is another type to Numba, which would compile everything again.
             patches = np.require(patches, requirements=["C", "W"])
             plan, whitening = self._fused_constants
-            scratch = Scratch()
 
             def chunk(a: int, b: int) -> None:
                 pyramid, steps = pyramid_of_patches(patches[a:b], gain)
-                fused.describe(pyramid, steps, plan, whitening, scratch, out[a:b])
+                with scratch() as arrays:
+                    fused.describe(pyramid, steps, plan, whitening, arrays, out[a:b])
         else:
 
             def chunk(a: int, b: int) -> None:
@@ -73,10 +73,10 @@ class Describer:
         fused = load_fused()
         if fused:
             plan, whitening = self._fused_constants
-            scratch = Scratch()
 
             def chunk(a: int, b: int) -> None:
-                fused.describe(pyramid, steps[a:b], plan, whitening, scratch, out[a:b])
+                with scratch() as arrays:
+                    fused.describe(pyramid, steps[a:b], plan, whitening, arrays, out[a:b])
         else:
 
             def chunk(a: int, b: int) -> None:

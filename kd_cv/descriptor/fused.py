@@ -153,7 +153,7 @@ def describe(
     steps: NDArray[np.float64],
     plan: Plan,
     whitening: tuple[Array32, Array32, float],
-    scratch: Scratch,
+    arrays: Scratch,
     out: Array32,
     stages: int = len(STAGES),
 ) -> None:
@@ -169,19 +169,19 @@ def describe(
     corners = np.zeros((2, samples), finest.dtype)
     buffers = (
         np.empty(samples, np.uint32),
-        scratch.empty("fraction", (2 * SAMPLES,)),
+        arrays.empty("fraction", (2 * SAMPLES,)),
         corners,
         corners.view(pyramid.finest.dtype),
         np.empty(samples + 4 * (P + 4), np.float32),
         np.empty(samples, np.float32),
         np.zeros(samples + 2 * (P + 4), np.float32),
-        scratch.empty("gradient", (2 * SAMPLES,)),
-        scratch.empty("planes", (4 * PLANES * QUARTER,)),
+        arrays.empty("gradient", (2 * SAMPLES,)),
+        arrays.empty("planes", (4 * PLANES * QUARTER,)),
     )
-    V = scratch.zeros("V", (blocks, len(A), LANES))
+    V = arrays.zeros("V", (blocks, len(A), LANES))
     lanes, norm = np.empty((len(A), LANES), np.float32), np.empty(LANES, np.float32)
     for scale in range(steps.shape[1]):
-        sums = scratch.zeros("sums", (blocks, PLANES * F, LANES))
+        sums = arrays.zeros("sums", (blocks, PLANES * F, LANES))
         spatial_sums(
             finest, coarser, pyramid.levels, steps, scale, pyramid.gain,
             P, plan.grid, plan.taps, plan.Phi, plan.first, plan.once, *buffers, stages, sums,

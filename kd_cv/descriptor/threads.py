@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 CHUNK = 192  # items a thread takes at a time, at most: what bounds the memory
+KEPT = 8 * 2**20  # bytes of arrays that are kept for the next call, for each core
 
 _threads: ContextVar[int | None] = ContextVar("threads", default=None)
 # An entry for each helper of this process. Without a lock, which another thread might hold at a
@@ -86,19 +87,21 @@ def in_chunks(count: int, work: Callable[[int, int], None]) -> None:
     in_parallel(range(0, count, size), lambda a: work(a, min(a + size, count)))
 
 
-class Scratch(local):
-    """Arrays that each thread of a call has for itself, and uses again for its next job.
+class Scratch:
+    """Arrays of one thread, by their names, each used again for what has its name next.
 
-    Where the C library gives large arrays back to the system at once, as Dask has it in its
-    workers, a new one for every job costs more than the job.
-
-    >>> scratch = Scratch()
-    >>> scratch.empty("levels", (3, 4)).shape
+    >>> with scratch() as arrays:
+    ...     arrays.empty("levels", (3, 4)).shape
     (3, 4)
     """
 
     def __init__(self) -> None:
         self._arrays: dict[str, NDArray[np.float32]] = {}
+
+    @property
+    def nbytes(self) -> int:
+        """Of all arrays."""
+        return sum(array.nbytes for array in self._arrays.values())
 
     def empty(self, name: str, shape: tuple[int, ...]) -> NDArray[np.float32]:
         """Of any content: the one that had this name before, if it is large enough."""
@@ -113,6 +116,29 @@ class Scratch(local):
         array = self.empty(name, shape)
         array.fill(0.0)
         return array
+
+
+# What threads have put back. Without a lock, as the helpers.
+_shelf: list[Scratch] = []
+
+
+@contextmanager
+def scratch() -> Iterator[Scratch]:
+    """Arrays that no other thread has while the block lasts, those of an earlier block if possible.
+
+    Where the C library gives large arrays back to the system at once, as Dask has it in its
+    workers, every new one has to be made of new pages. What was used by as many threads as there
+    are cores is kept for the next call, if it is `KEPT` bytes at most for each.
+    """
+    try:
+        arrays = _shelf.pop()
+    except IndexError:
+        arrays = Scratch()
+    try:
+        yield arrays
+    finally:
+        if arrays.nbytes <= KEPT and len(_shelf) < cores():
+            _shelf.append(arrays)
 
 
 def cores() -> int:

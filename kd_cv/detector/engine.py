@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from kd_cv.descriptor.frames import UPRIGHT, Frames, size_from_sigma
 from kd_cv.descriptor.sampling import Pyramid
-from kd_cv.descriptor.threads import Scratch, in_parallel, opencv
+from kd_cv.descriptor.threads import Scratch, in_parallel, opencv, scratch
 from kd_cv.detector import core
 from kd_cv.detector.orientation import YIELDING, load_fused_detector, oriented
 from kd_cv.detector.scale_space import CANDIDATE, FEW, IN_SCALE, IN_SPACE, REACH, Array, ScaleSpace
@@ -73,10 +73,10 @@ def extrema(
     """The `count` strongest extrema (N, 4) of an image, the strongest first: x, y, sigma, |D|."""
     octaves = [np.empty((0, 5))]
     level, gain = gray, gain_of(gray)
-    weakest, scratch = Weakest(space, count), Scratch()
+    weakest = Weakest(space, count)
     for octave in range(space.octaves(gray.shape) if gain else 0):
         of_image = gain if octave == 0 else None
-        rows, level = _of_octave(level, space, of_image, Masked(mask, 2**octave), weakest, scratch)
+        rows, level = _of_octave(level, space, of_image, Masked(mask, 2**octave), weakest)
         x, y, layer, value, _ = rows.T
         # The cell that an extremum lies in: no two lie in one.
         cell = (np.rint(layer) * level.shape[0] * 2 + np.rint(y)) * level.shape[1] * 2 + np.rint(x)
@@ -86,10 +86,10 @@ def extrema(
             np.stack([x * step, y * step, sigma, abs(value), cell * 64 + octave], axis=1)
         )
     every = np.concatenate(octaves)
-    every = every[np.argsort(-every[:, 3], kind="stable")]
+    order = np.argsort(-every[:, 3], kind="stable")
     # Several candidates may have led to one extremum; few do.
-    strongest = _distinct(every[: 2 * count or None])
-    strongest = strongest if len(strongest) >= count else _distinct(every)
+    strongest = _distinct(every[order[: 2 * count or None]])
+    strongest = strongest if len(strongest) >= count else _distinct(every[order])
     enough = max(FEW, np.count_nonzero(strongest[:, 3] >= space.threshold))
     return strongest[: min(count or enough, enough), :4]
 
@@ -144,7 +144,6 @@ def _of_octave(
     gain: float | None,
     masked: Masked,
     weakest: Weakest,
-    scratch: Scratch,
 ) -> tuple[Array, Array32]:
     """Extrema (N, 5) of an octave, as `_by_core` gives them, and the first level of the next.
 
@@ -158,11 +157,12 @@ def _of_octave(
 
     def strip(start: int) -> None:
         stop = min(start + STRIP, height)
-        D, top = _differences(image, space, gain, start, stop, following, fused, scratch)
-        inside = max(start, REACH) - top, min(stop, height - REACH) - top
-        of_strip = (fused.extrema if fused else _by_core)(
-            D, *inside, weakest.value, space.roundness
-        )
+        with scratch() as arrays:
+            D, top = _differences(image, space, gain, start, stop, following, fused, arrays)
+            inside = max(start, REACH) - top, min(stop, height - REACH) - top
+            of_strip = (fused.extrema if fused else _by_core)(
+                D, *inside, weakest.value, space.roundness
+            )
         of_strip[:, 1] += top
         strips[start // STRIP] = rows = masked(of_strip)
         weakest.update(abs(rows[rows[:, 4] > 0, 3]))
@@ -179,7 +179,7 @@ def _differences(
     stop: int,
     following: Array32,
     fused: ModuleType | None,
-    scratch: Scratch,
+    arrays: Scratch,
 ) -> tuple[Array32, int]:
     """D (n + 2, rows, W) of rows start..stop and REACH more, and where they begin.
 
@@ -200,13 +200,13 @@ def _differences(
         before = image[above:below]
     else:
         top, bottom = max(0, above - reaches[0]), min(height, below + reaches[0])
-        before = scratch.empty("level 0", (below - above, width))
+        before = arrays.empty("level 0", (below - above, width))
         blurred(image[top:bottom], taps[0], gain, above - top, before, None, 0)
     first, last = rows(len(taps) - 1)
-    D = scratch.empty("D", (space.layers + 2, last - first, width))
+    D = arrays.empty("D", (space.layers + 2, last - first, width))
     for level in range(1, len(taps)):
         top, bottom = rows(level)
-        after = scratch.empty(f"level {level % 2}", (bottom - top, width))
+        after = arrays.empty(f"level {level % 2}", (bottom - top, width))
         blurred(before, taps[level], 1.0, top - above, after, D[level - 1], first - above)
         if level == space.layers:
             even = start + start % 2

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from kd_cv import KDDescriptor
-from kd_cv.descriptor.threads import Scratch, in_chunks, in_parallel, on_threads
+from kd_cv.descriptor import threads as descriptor_threads
+from kd_cv.descriptor.threads import KEPT, Scratch, in_chunks, in_parallel, on_threads, scratch
 
 CALLERS = 16
 
@@ -157,15 +158,60 @@ def test_an_error_in_another_thread_reaches_the_caller(threads):
         in_chunks(64, work)
 
 
-def test_each_thread_has_scratch_of_its_own_and_uses_it_again():
-    scratch = Scratch()
-    mine = scratch.empty("D", (3, 4))
+@pytest.fixture
+def shelf(monkeypatch):
+    """Where scratch is put back, empty at first, on a machine of two cores."""
+    monkeypatch.setattr(descriptor_threads, "_shelf", [])
+    monkeypatch.setattr(descriptor_threads, "cores", lambda: 2)
+    return descriptor_threads._shelf
+
+
+def test_scratch_of_one_name_is_used_again():
+    arrays = Scratch()
+    mine = arrays.empty("D", (3, 4))
     mine.fill(7.0)
-    smaller = scratch.empty("D", (2, 5))
+    smaller = arrays.empty("D", (2, 5))
     assert smaller.shape == (2, 5) and np.shares_memory(mine, smaller)
-    assert not np.shares_memory(mine, scratch.empty("levels", (3, 4)))
-    assert scratch.empty("D", (40, 40)).shape == (40, 40)  # more than there was
-    assert not scratch.zeros("D", (3, 4)).any()
-    with ThreadPoolExecutor(1) as other:
-        theirs = other.submit(scratch.empty, "D", (40, 40)).result()
-    assert not np.shares_memory(theirs, scratch.empty("D", (40, 40)))
+    assert not np.shares_memory(mine, arrays.empty("levels", (3, 4)))
+    assert arrays.empty("D", (40, 40)).shape == (40, 40)  # more than there was
+    assert not arrays.zeros("D", (3, 4)).any()
+
+
+def test_scratch_is_nobody_elses_and_then_the_next_ones(shelf):
+    with scratch() as mine, ThreadPoolExecutor(1) as other:
+        first = mine.empty("D", (3, 4))
+
+        def theirs():
+            with scratch() as arrays:
+                return arrays.empty("D", (3, 4))
+
+        assert not np.shares_memory(other.submit(theirs).result(), first)
+        with scratch() as nested:
+            assert not np.shares_memory(nested.empty("D", (3, 4)), first)
+    with pytest.raises(OverflowError), scratch() as arrays:
+        assert np.shares_memory(arrays.empty("D", (3, 4)), first)
+        raise OverflowError
+    with scratch() as arrays:
+        assert np.shares_memory(arrays.empty("D", (3, 4)), first)
+
+
+def test_little_scratch_is_kept(shelf):
+    with scratch(), scratch(), scratch():
+        pass
+    assert len(shelf) == 2
+    shelf.clear()
+    with scratch() as arrays:
+        arrays.empty("D", (KEPT // 4 + 1,))
+    assert not shelf
+
+
+def test_calls_leave_their_scratch_to_the_next(shelf, camera, threads):
+    threads(2)
+    kd = KDDescriptor(500)
+    for _ in range(2):
+        kd.detectAndCompute(camera, None)
+    kept = {id(arrays): arrays.nbytes for arrays in shelf}
+    for _ in range(4):
+        kd.detectAndCompute(camera, None)
+    assert {id(arrays) for arrays in shelf} >= kept.keys() and 1 <= len(shelf) <= 2
+    assert all(0 < arrays.nbytes <= KEPT for arrays in shelf)
