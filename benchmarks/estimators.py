@@ -23,10 +23,9 @@ from kd_cv import KDDescriptor, models
 from kd_cv.evaluate import metrics
 from kd_cv.evaluate.cameras import read_cameras
 from kd_cv.evaluate.pairs import SEEDS
-from kd_cv.evaluate.pose import BASELINES, direction_angle, relative, rotation_angle, viewing_angle
+from kd_cv.evaluate.pose import direction_angle, of_cameras, relative, rotation_angle
 from kd_cv.evaluate.readers import read_images
 from kd_cv.evaluate.scores import PairScore, summaries
-from kd_cv.io.images import read_gray
 from kd_cv.neighbours import RATIO, match_descriptors
 
 THRESHOLD = 3.0  # pixels, of an inlier; of a pose, those of others have the 1 pixel of our samples
@@ -98,17 +97,15 @@ def poses(
 ) -> dict[str, list[PairScore]]:
     """What each estimator did on the pairs of all scenes."""
     tables: dict[str, list[PairScore]] = {name: [] for name, _ in estimators("essential")}
-    for photos, cameras in folders:
-        views = read_cameras(photos, cameras)
-        found = [described(feature, read_gray(view.image)) for view in views]
-        for i, j in itertools.combinations(range(len(views)), 2):
-            if viewing_angle(views[i], views[j]) > BASELINES[-1]:
-                continue
-            points, (R_true, t_true) = matched(found[i], found[j]), relative(views[i], views[j])
+    scenes = ((photos.name, read_cameras(photos, cameras)) for photos, cameras in folders)
+    for views in of_cameras(scenes):
+        found = [described(feature, gray) for gray in views.grays]
+        for i, j, (view0, view1) in views.pairs:
+            points, (R_true, t_true) = matched(found[i], found[j]), relative(view0, view1)
             for name, estimate in estimators("essential"):
                 errors = []
                 for seed in range(seeds):
-                    pose = estimate(*shuffled(points, seed), views[i].K, views[j].K, seed)
+                    pose = estimate(*shuffled(points, seed), view0.K, view1.K, seed)
                     wrong = np.inf
                     if pose is not None:
                         turned = rotation_angle(pose[0] @ R_true.T)

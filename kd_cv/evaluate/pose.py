@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from kd_cv.checks import as_int
+from kd_cv.checks import as_int, as_positive
 from kd_cv.evaluate.cache import NO_CACHE, Cache
 from kd_cv.evaluate.cameras import CameraView
 from kd_cv.evaluate.candidates import Candidate
@@ -26,25 +26,29 @@ from kd_cv.models import find_pose
 from kd_cv.neighbours import match_descriptors
 
 THRESHOLDS = (5, 10, 20)  # degrees
-#: Angles between the viewing directions, in degrees: pairs beyond the last are not matched.
-BASELINES = (0, 15, 30, 60)
+#: Angles between the viewing directions, in degrees: pairs between two of them are a part.
+BASELINES = (0, 15, 30, 60, 90, 180)
+MAX_ANGLE = 60.0  # of a pair that is matched
 
 Scenes = Iterable[tuple[str, Sequence[CameraView]]]
 
 
-def of_cameras(scenes: Scenes) -> Iterator[Views]:
-    """Every two views of a scene that look the same way, roughly."""
+def of_cameras(scenes: Scenes, max_angle: float = MAX_ANGLE) -> Iterator[Views]:
+    """Every two views of a scene whose viewing directions are at most so many degrees apart."""
+    as_positive(max_angle, "max_angle")
     count = 0
     for name, views in scenes:
         pairs = [
             (i, j, (views[i], views[j]))
             for i, j in itertools.combinations(range(len(views)), 2)
-            if viewing_angle(views[i], views[j]) <= BASELINES[-1]
+            if viewing_angle(views[i], views[j]) <= max_angle
         ]
         count += len(pairs)
         yield Views(name, [read_gray(view.image) for view in views], pairs)
     if not count:
-        raise ValueError("no two photographs look the same way: there is no pair to match")
+        raise ValueError(
+            f"no two views are at most {max_angle:g} degrees apart: there is no pair to match"
+        )
 
 
 def relative_pose(
@@ -53,9 +57,10 @@ def relative_pose(
     measure: Measure = AS_USUAL,
     *,
     max_keypoints: int = 2000,
+    max_angle: float = MAX_ANGLE,
     cache: Cache = NO_CACHE,
 ) -> list[Score]:
-    """Estimate the pose between every two views of a scene that look the same way, roughly.
+    """Estimate the pose between every two views of a scene at most `max_angle` degrees apart.
 
     Values in percent: "auc5", "auc10", "auc20" of the larger of the two angles by which rotation
     and direction of translation are wrong; "inliers" of a pair, a mean; `summaries` adds intervals,
@@ -63,7 +68,7 @@ def relative_pose(
     viewing directions are that many degrees apart.
     """
     describe = at_keypoints(candidates, as_int(max_keypoints, "max_keypoints", 5), cache)
-    return measure.scores(of_cameras(scenes), describe, _of_baseline, THRESHOLDS)
+    return measure.scores(of_cameras(scenes, max_angle), describe, _of_baseline, THRESHOLDS)
 
 
 def _of_baseline(

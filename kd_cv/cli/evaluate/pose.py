@@ -1,6 +1,7 @@
 """`kd-cv eval pose`: the relative pose of photographs with known cameras."""
 
 import re
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -8,6 +9,7 @@ import typer
 
 from kd_cv.cli.evaluate.options import AtKeypoints
 from kd_cv.cli.evaluate.output import report_scores
+from kd_cv.evaluate.pose import MAX_ANGLE
 
 
 def command(
@@ -25,6 +27,10 @@ def command(
     max_keypoints: Annotated[
         int, typer.Option(help="How many SIFT keypoints of each photograph are described.")
     ] = 2000,
+    max_angle: Annotated[
+        float,
+        typer.Option(help="Degrees by which the viewing directions of a pair may be apart."),
+    ] = MAX_ANGLE,
 ) -> None:
     """Estimate the pose between photographs, all descriptors at the same keypoints.
 
@@ -37,6 +43,8 @@ def command(
         kd-cv eval pose fountain
 
         kd-cv eval pose castle entry --cameras castle_dense --cameras entry_dense --scales 3
+
+        kd-cv eval pose fountain --max-angle 90 --against rootsift
     """
     from kd_cv.evaluate.cameras import read_cameras
     from kd_cv.evaluate.pose import THRESHOLDS, relative_pose
@@ -45,7 +53,8 @@ def command(
         raise ValueError(f"{len(photos)} scenes need as many --cameras, got {len(cameras)}")
     folders = zip(photos, cameras or photos, strict=True)
     scenes = [(folder.resolve().name, read_cameras(folder, poses)) for folder, poses in folders]
-    scores = options.run(relative_pose, scenes, max_keypoints)
+    protocol = partial(relative_pose, max_angle=max_angle)
+    scores = options.run(protocol, scenes, max_keypoints)
     values = scores[0].values
     areas = [f"auc{t}" for t in THRESHOLDS]
     keys = [*areas, "inliers"]

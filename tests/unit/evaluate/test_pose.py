@@ -10,6 +10,7 @@ import pytest
 
 from kd_cv.cli import main
 from kd_cv.evaluate.cameras import CameraView, read_cameras
+from kd_cv.evaluate.candidates import make_candidates
 from kd_cv.evaluate.pairs import Measure
 from kd_cv.evaluate.pose import (
     direction_angle,
@@ -254,10 +255,32 @@ def test_whole_pipelines_by_the_pose(photos, tmp_path, capsys):
 
 def test_views_that_look_away_are_no_pair(photos):
     away = [CameraView(photos / "0.png", K, turn(a), np.zeros(3)) for a in (0, 170)]
-    with pytest.raises(ValueError, match="no pair to match"):
+    with pytest.raises(ValueError, match="at most 60 degrees apart: there is no pair to match"):
         relative_pose([("away", away)], [])
     with pytest.raises(ValueError, match="seeds must be at least 1, got 0"):
         relative_pose([("away", away)], [], Measure(seeds=0))
+
+
+def test_pairs_are_chosen_and_told_apart_by_their_angle(photos):
+    turned = [
+        CameraView(photos / f"{k % 2}.png", K, turn(angle), np.zeros(3))
+        for k, angle in enumerate((0, 20, 75, 160))
+    ]
+    for largest, parts in {
+        60: {"15-30": 1, "30-60": 1},
+        80: {"15-30": 1, "30-60": 1, "60-90": 1},
+        90: {"15-30": 1, "30-60": 1, "60-90": 2},
+        180: {"15-30": 1, "30-60": 1, "60-90": 2, "90-180": 2},
+    }.items():
+        (score,) = relative_pose(
+            [("turned", turned)], make_candidates(["sift"]), Measure(seeds=1), max_keypoints=50,
+            max_angle=largest,
+        )  # fmt: skip
+        counted = {key: count for key, count in score.values.items() if key.startswith("pairs ")}
+        assert counted == {f"pairs {part}": count for part, count in parts.items()}
+        assert score.values["pairs"] == sum(parts.values())
+    with pytest.raises(ValueError, match="max_angle must be positive and finite, got 0"):
+        relative_pose([("turned", turned)], [], max_angle=0)
 
 
 @pytest.mark.slow
