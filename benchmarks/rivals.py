@@ -14,7 +14,7 @@ from benchmarks.measure import Row, Spread, Target, Work, ratio_row, take_turns,
 from benchmarks.modules import kornia_mkd, plain_module, torch_and_kornia
 from benchmarks.report import Say
 from kd_cv.descriptor.threads import cores
-from kd_cv.patches import describe
+from kd_cv.settings import describe
 
 #: Patch size to how many times faster than Kornia's MKD.
 DESCRIBE_TARGETS = {32: 10.0, 64: 30.0}

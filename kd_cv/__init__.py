@@ -5,14 +5,14 @@
 """
 
 # ruff: noqa: E402  (Ctrl-C comes first)
-from kd_cv import interrupts
+from kd_cv import start
 
-interrupts.while_a_command_starts()
+start.end_when_interrupted()
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from kd_cv import opencv  # noqa: F401  it says what is missing where cv2 does not load
+start.check_opencv()  # it says what is missing where cv2 does not load
 
 if TYPE_CHECKING:
     from kd_cv.detector.dog import DoG
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kd_cv.matching import MatchResult, match
     from kd_cv.nn.feature import KDFeature
     from kd_cv.nn.module import KDModule
-    from kd_cv.patches import describe
+    from kd_cv.settings import describe
     from kd_cv.whitening import Whitening
 
 __version__ = "0.1.0"
@@ -38,7 +38,7 @@ __all__ = [
 _HOMES = {
     "DoG": "detector.dog", "KDDescriptor": "feature2d", "KDFeature": "nn.feature",
     "KDModule": "nn.module", "MatchResult": "matching", "Whitening": "whitening",
-    "describe": "patches", "match": "matching",
+    "describe": "settings", "match": "matching",
 }  # fmt: skip
 
 

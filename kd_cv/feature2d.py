@@ -28,8 +28,7 @@ from kd_cv.detector.engine import Detected, detect_frames
 from kd_cv.detector.orientation import dominant_angles
 from kd_cv.detector.parameters import EDGE_THRESHOLD, LAYERS, SIGMA, DoGSettings, SIFTLike
 from kd_cv.io.storage import read_settings, write_settings
-from kd_cv.kornia_names import understands_kornia
-from kd_cv.settings import Settings
+from kd_cv.settings import Settings, understands_kornia
 from kd_cv.types import Detector, Image, Images, KeyPoints
 from kd_cv.whitening.registry import DEFAULT_WEIGHTS, DEFAULT_WHITENING, Weights
 

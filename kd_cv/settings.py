@@ -1,13 +1,16 @@
-"""`Settings`: all that decides a descriptor, and the one way from it to rows."""
+"""`Settings`: all that decides a descriptor, and the one way from it to rows; `describe`: rows of
+patches that are cut out already.
+"""
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
-from typing import Any
+from functools import cached_property, wraps
+from typing import Any, TypeVar
 
 import cv2
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from kd_cv.descriptor.engine import Describer
 from kd_cv.descriptor.frames import (
@@ -16,6 +19,7 @@ from kd_cv.descriptor.frames import (
     Squares,
     as_magnification,
     from_keypoints,
+    in_range,
     of_sift,
     squares_of,
     upright_frames,
@@ -33,12 +37,16 @@ from kd_cv.whitening.registry import (
     DEFAULT_WHITENING,
     Weights,
     projection_for,
-    variant_of,
+    resolve,
 )
 
 Rows = NDArray[Any]  # float32, or uint8 with cv2.CV_8U
 
 TYPES = (cv2.CV_32F, cv2.CV_8U)
+
+#: Kornia's names of the arguments that `KDModule` and `KDDescriptor` share with MKDDescriptor.
+KORNIA = {"kernel_type": "kernel", "output_dims": "dim", "training_set": "weights"}
+Init = TypeVar("Init", bound=Callable[..., None])
 
 
 @dataclass(frozen=True)
@@ -109,12 +117,19 @@ class Settings:
     @cached_property
     def variant(self) -> str | None:
         """The name of the whitening: of "best", that of the best one that the weights have."""
-        return variant_of(self.spec, self.whitening, self.weights, self.use)
+        return self._variant(self.use)
 
     @cached_property
     def variant_of_patches(self) -> str | None:
         """The same for patches; None too if the weights have no such whitening for them."""
-        return variant_of(self.spec, self.whitening, self.weights, "patches")
+        return self._variant("patches")
+
+    def _variant(self, use: Use) -> str | None:
+        if self.whitening is None:
+            return None
+        fitted = resolve(self.weights, self.kernel, self.patch_size, self.spec.dim, use)
+        variant = fitted.variant(self.whitening)
+        return variant if fitted.has(variant) else None
 
     @property
     def use(self) -> Use:
@@ -217,3 +232,52 @@ def as_uint8(rows: NDArray[np.float32]) -> NDArray[np.uint8]:
     step = np.float32(18.0 * np.sqrt(rows.shape[1]))
     levels = np.clip(np.rint(rows * step + 128), 0, 255)
     return np.where(rows.any(axis=1, keepdims=True), levels, 0).astype(np.uint8)
+
+
+def describe(
+    patches: ArrayLike,
+    *,
+    patch_size: int | None = None,
+    kernel: str = "concat",
+    whitening: str | None = DEFAULT_WHITENING,
+    weights: Weights = DEFAULT_WEIGHTS,
+    dim: int = 128,
+) -> Array32:
+    """Descriptors (N, D) of patches (N, P, P), uint8 or float in 0..1.
+
+    `patch_size`, if given, must be the patches' own; the other keywords are those of
+    `KDDescriptor`. A patch without texture gives a row of zeros.
+
+    >>> describe(np.zeros((5, 32, 32), np.uint8), whitening=None).shape
+    (5, 238)
+    """
+    patches = np.asarray(patches)
+    if patches.ndim != 3 or patches.shape[1] != patches.shape[2]:
+        hint = ""
+        if patches.ndim == 4 and patches.shape[1] == 1:
+            hint = ": take patches[:, 0], or give tensors (B, 1, P, P) to KDModule"
+        raise ValueError(f"patches must have shape (N, P, P), got {patches.shape}{hint}")
+    if patches.dtype != np.uint8 and patches.dtype.kind != "f":
+        raise TypeError(f"patches must be uint8 or float, got {patches.dtype}")
+    if patch_size is not None and patch_size != patches.shape[1]:
+        raise ValueError(f"patch_size is {patch_size}, but the patches are {patches.shape[1:]}")
+    if patches.dtype.kind == "f":
+        with np.errstate(over="ignore"):  # infinity is refused
+            patches = in_range(patches.astype(np.float32, copy=False), "float patches")
+    settings = Settings(patches.shape[1], kernel, whitening, weights, dim)
+    return settings.rows_of_patches(patches)
+
+
+def understands_kornia(init: Init) -> Init:
+    """Let a constructor take the arguments of kornia.feature.MKDDescriptor by their names there."""
+
+    @wraps(init)
+    def with_either(self: Any, *arguments: Any, **named: Any) -> None:
+        for theirs, ours in KORNIA.items():
+            if theirs in named:
+                if ours in named:
+                    raise TypeError(f"{theirs} is another name of {ours}: give only one of them")
+                named[ours] = named.pop(theirs)
+        init(self, *arguments, **named)
+
+    return with_either  # type: ignore[return-value]

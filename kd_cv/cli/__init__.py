@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from kd_cv import interrupts
+from kd_cv import start
 from kd_cv.io.files import printable
 
 __all__ = ["main"]
@@ -23,8 +23,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return _run(list(sys.argv[1:] if arguments is None else arguments))
     except KeyboardInterrupt:
-        sys.stderr.write(interrupts.LINE)
-        return interrupts.INTERRUPTED
+        sys.stderr.write(start.LINE)
+        return start.INTERRUPTED
 
 
 def _run(arguments: list[str]) -> int:
@@ -39,10 +39,10 @@ def _run(arguments: list[str]) -> int:
         if debug:
             raise
         return _fail(f"{error}; the command line needs: pip install 'kd-cv[cli]'", 2)
-    interrupts.as_usual()
+    start.interrupt_as_usual()
     try:
         code = app(arguments, prog_name="kd-cv", standalone_mode=False) or 0
-        if code == interrupts.INTERRUPTED:  # typer makes this of it
+        if code == start.INTERRUPTED:  # typer makes this of it
             raise KeyboardInterrupt
         sys.stdout.flush()  # a reader that has gone away shows here
         return code

@@ -48,8 +48,10 @@ def command(
 
 def _of_file(path: Path, as_json: bool) -> None:
     """What each entry of a file is: its kernel, patch size, variants and provenance."""
-    from kd_cv.whitening.registry import entries_of
+    from kd_cv.whitening import load
 
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no file of weights {str(path)!r}")
     entries = [
         {
             "kernel": key[0],
@@ -59,7 +61,7 @@ def _of_file(path: Path, as_json: bool) -> None:
             "whitenings": whitening.variants(),
             **whitening.provenance,
         }
-        for key, whitening in entries_of(path).items()
+        for key, whitening in load(path).items()
     ]
     if as_json:
         print(json.dumps(entries, default=str))

@@ -27,6 +27,7 @@ from kd_cv.feature2d import KDDescriptor
 from kd_cv.fit.matrices import scene_statistics
 from kd_cv.fit.scenes import Scene
 from kd_cv.io.files import PathLike
+from kd_cv.start import extra
 from kd_cv.whitening.statistics import Statistics
 
 PATIENCE = 30  # seconds that a scheduler has to answer
@@ -196,7 +197,8 @@ def in_order(
 
 
 def _single_threaded(item: Any, work: Callable[[Any], Result]) -> Result:
-    with _threadpoolctl().threadpool_limits(1):
+    purpose = "statistics that can be repeated need threadpoolctl"
+    with extra("threadpoolctl", purpose, "cluster").threadpool_limits(1):
         return work(item)
 
 
@@ -259,18 +261,5 @@ def _names_of(item: Any) -> str:
     return ", ".join(map(str, names)) if isinstance(names, tuple) else str(names)
 
 
-def _threadpoolctl() -> Any:
-    try:
-        import threadpoolctl
-    except ImportError as error:
-        message = "statistics that can be repeated need threadpoolctl: pip install kd-cv[cluster]"
-        raise ImportError(message) from error
-    return threadpoolctl
-
-
 def _distributed() -> Any:
-    try:
-        import distributed
-    except ImportError as error:
-        raise ImportError("a cluster needs Dask: pip install kd-cv[cluster]") from error
-    return distributed
+    return extra("distributed", "a cluster needs Dask", "cluster")

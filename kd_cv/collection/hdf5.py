@@ -15,6 +15,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from kd_cv.io.files import PathLike, check_regular
+from kd_cv.start import extra
 
 MAX_RATIO = 1100  # bytes that one stored byte may stand for; deflate reaches 1032
 
@@ -137,8 +138,4 @@ def damage_named(what: str, but: type[Exception] | tuple[()] = ()) -> Iterator[N
 
 
 def load_h5py() -> Any:
-    try:
-        import h5py
-    except ImportError as error:
-        raise ImportError("feature files need h5py: pip install kd-cv[features]") from error
-    return h5py
+    return extra("h5py", "feature files need h5py", "features")

@@ -23,6 +23,7 @@ from kd_cv.io.archive import checksum, read_npz
 from kd_cv.io.files import PathLike, digest, replacing
 from kd_cv.models import Model, estimate
 from kd_cv.neighbours import RATIO, match_descriptors
+from kd_cv.start import extra
 from kd_cv.types import Image
 
 EXACT_BELOW = 20_000  # descriptors: so few are compared one by one
@@ -264,8 +265,4 @@ def _sample(stored: FeatureFile, counts: list[int], wanted: int) -> Array32:
 
 
 def _faiss() -> Any:
-    try:
-        import faiss
-    except ImportError as error:
-        raise ImportError("an index needs FAISS: pip install kd-cv[retrieval]") from error
-    return faiss
+    return extra("faiss", "an index needs FAISS", "retrieval")

@@ -16,6 +16,7 @@ from scipy.spatial import cKDTree
 from kd_cv.descriptor.frames import from_corner, to_corner
 from kd_cv.fit.correspond import Array, PointMap
 from kd_cv.io.files import drafting
+from kd_cv.start import extra
 
 MAX_IMAGE_SIZE, MAX_FEATURES = 1280, 4096  # of a photograph that is reconstructed from
 NEIGHBOURS = 12  # reconstructed points that a plane is fitted to
@@ -265,9 +266,4 @@ def quiet() -> Iterator[None]:
 
 
 def load_pycolmap() -> Any:
-    """pycolmap, or an ImportError that names the extra."""
-    try:
-        import pycolmap
-    except ImportError as error:
-        raise ImportError("reconstruction needs pycolmap: pip install kd-cv[sfm]") from error
-    return pycolmap
+    return extra("pycolmap", "reconstruction needs pycolmap", "sfm")

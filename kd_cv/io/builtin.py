@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kd_cv.descriptor.threads import opencv
+from kd_cv.start import extra
 
 Gray = NDArray[np.uint8]
 
@@ -41,10 +42,5 @@ def example_pair() -> tuple[NDArray[np.uint8], NDArray[np.uint8], NDArray[np.flo
 
 
 def _skimage_photo(name: str) -> NDArray[np.uint8]:
-    try:
-        from skimage import data
-    except ImportError as error:
-        raise ImportError(
-            "the built-in photographs come with scikit-image: pip install 'kd-cv[cli]'"
-        ) from error
-    return np.asarray(getattr(data, name)())
+    skimage = extra("skimage", "the built-in photographs come with scikit-image", "cli")
+    return np.asarray(getattr(skimage.data, name)())

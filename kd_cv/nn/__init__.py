@@ -1,8 +1,7 @@
 """The descriptor in torch: modules, sampling at LAFs, export."""
 
-try:
-    import torch  # noqa: F401  (here once for all files of this room)
-except ImportError as error:
-    raise ImportError("KDModule and KDFeature need torch: pip install kd-cv[torch]") from error
+from kd_cv.start import extra
+
+extra("torch", "KDModule and KDFeature need torch", "torch")  # once for all files of this room
 
 __all__: list[str] = []

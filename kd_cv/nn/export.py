@@ -13,6 +13,7 @@ from kd_cv.io.files import replacing
 from kd_cv.nn.lafs import round_lafs, scaled
 from kd_cv.nn.module import KDModule
 from kd_cv.nn.sampling import pyramid_of, sample
+from kd_cv.start import extra
 from kd_cv.whitening.files import use_of_images
 
 TOLERANCE = 1e-4
@@ -60,13 +61,8 @@ def export_onnx(
     takes `image` (1, 1, H, W), any size, and `frames` (N, 4), any N, instead; magnification and
     scales are for this one. settings: those of `KDModule`. All values are float32.
     """
-    try:
-        import onnxruntime
-        import onnxscript  # noqa: F401  (torch.onnx needs it)
-    except ImportError as error:
-        raise ImportError(
-            f"export to ONNX needs {error.name}: pip install kd-cv[export]"
-        ) from error
+    onnxruntime = extra("onnxruntime", "export to ONNX needs onnxruntime", "export")
+    extra("onnxscript", "export to ONNX needs onnxscript", "export")  # torch.onnx imports it
     if not image and (as_magnification(magnification), as_scales(scales)) != (
         MAGNIFICATION,
         (1.0,),

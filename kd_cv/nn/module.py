@@ -15,7 +15,6 @@ from kd_cv.descriptor import core
 from kd_cv.descriptor.engine import describe_patches, load_fused
 from kd_cv.descriptor.projection import Projection, project
 from kd_cv.descriptor.spec import Spec
-from kd_cv.kornia_names import understands_kornia
 from kd_cv.nn.autograd import (
     CompiledRaw,
     autocasts,
@@ -24,6 +23,7 @@ from kd_cv.nn.autograd import (
     full_precision,
     recomputed,
 )
+from kd_cv.settings import understands_kornia
 from kd_cv.whitening.files import Use
 from kd_cv.whitening.registry import (
     DEFAULT_WEIGHTS,

@@ -93,7 +93,7 @@ class Material:
     @property
     def source(self) -> str:
         """Which whitening it is, in words."""
-        if isinstance(self.weights, str) and self.weights in shipped.names():
+        if isinstance(self.weights, str) and self.weights in shipped.registry():
             return f'whitening: the shipped "{self.weights}"'
         return "whitening: as given"
 

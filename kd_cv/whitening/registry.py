@@ -19,9 +19,7 @@ from kd_cv.descriptor.projection import Projection
 from kd_cv.descriptor.spec import Spec
 from kd_cv.io.archive import MAX_BYTES
 from kd_cv.io.files import digest, read_bytes, read_text
-from kd_cv.whitening.files import Key, Use
-from kd_cv.whitening.files import load as load_file
-from kd_cv.whitening.pth import load_pth
+from kd_cv.whitening.files import Key, Use, load, load_pth
 from kd_cv.whitening.variants import BEST
 from kd_cv.whitening.whitening import Whitening
 
@@ -55,29 +53,9 @@ def folder() -> Path:
     return Path(__file__).resolve().parents[2] / "weights"
 
 
-def registry() -> dict[str, Entry]:
+def registry() -> Mapping[str, Entry]:
     """All shipped names and their entries, in the order of the index."""
-    return dict(_registry(folder()))
-
-
-def names() -> tuple[str, ...]:
-    """The shipped names."""
-    return tuple(_registry(folder()))
-
-
-def info(name: str) -> Entry:
-    """What the registry says about a shipped name."""
-    entries = _registry(folder())
-    if name not in entries:
-        raise ValueError(f"unknown weights {name!r}: shipped are {', '.join(entries)}")
-    return entries[name]
-
-
-def load(name: str, kernel: str, patch_size: int, use: Use = "images") -> Whitening:
-    """The shipped matrices of a name, for a kernel, the nearest shipped patch size and a use."""
-    entry = info(name)
-    entries = _shipped(folder() / entry.file, entry.sha256)
-    return _nearest(entries, kernel, patch_size, use, f"weights {name!r}")
+    return _registry(folder())
 
 
 def resolve(
@@ -95,8 +73,9 @@ def resolve(
     of that size those for `use` alone, if there are any, else those for every use.
     dim: the dimension of the raw descriptor, which the matrices must have.
     """
-    if isinstance(weights, Whitening):
-        whitening, source = weights, "the given Whitening"
+    source = "the given Whitening"
+    if isinstance(weights, str | os.PathLike):
+        source, weights = f"weights {os.fspath(weights)!r}", _read(weights)
     elif isinstance(weights, Mapping):
         source = "the given entries"
         for key, value in weights.items():
@@ -105,24 +84,19 @@ def resolve(
                     "a dict of weights has keys (kernel, patch size) and a Whitening for each, "
                     f"got {key!r}: {type(value).__name__}"
                 )
-        whitening = _nearest(weights, kernel, patch_size, use, source)
-    elif isinstance(weights, (str, os.PathLike)):
-        source = f"weights {os.fspath(weights)!r}"
-        if isinstance(weights, str) and weights in names():
-            whitening = load(weights, kernel, patch_size, use)
-        else:
-            whitening = _from_path(Path(weights), kernel, patch_size, use)
-    else:
+    elif not isinstance(weights, Whitening):
         raise TypeError(
             "weights must be a shipped name, a path, a Whitening or a dict of them, "
             f"got {type(weights).__name__}"
         )
-    if dim is not None and whitening.dim != dim:
+    if isinstance(weights, Mapping):
+        weights = _nearest(weights, kernel, patch_size, use, source)
+    if dim is not None and weights.dim != dim:
         raise ValueError(
-            f"{source} are for descriptors of {whitening.dim} dimensions, "
+            f"{source} are for descriptors of {weights.dim} dimensions, "
             f"but the {kernel!r} descriptor has {dim}"
         )
-    return whitening
+    return weights
 
 
 def projection_for(
@@ -139,48 +113,27 @@ def projection_for(
     return fitted.projection(whitening, min(dim, fitted.max_dim))  # or all there are
 
 
-def variant_of(
-    spec: Spec, whitening: str | None, weights: Weights, use: Use = "images"
-) -> str | None:
-    """The variant that `whitening` means: "best" is the best that there is in the matrices.
-
-    None without whitening, or if the matrices for this use have no such variant.
-    """
-    if whitening is None:
-        return None
-    fitted = resolve(weights, spec.kernel, spec.patch_size, spec.dim, use)
-    variant = fitted.variant(whitening)
-    return variant if fitted.has(variant) else None
-
-
 def file_sha256(path: str | os.PathLike[str]) -> str:
     """SHA-256 of a file, as the registry records it."""
     return digest(read_bytes(path, MAX_BYTES))
 
 
-def entries_of(path: str | os.PathLike[str]) -> Mapping[Key, Whitening]:
-    """All matrices of a file that was fitted or trained, by kernel and patch size."""
-    path = Path(path)
-    if not path.is_file():
-        raise FileNotFoundError(f"there is no file of weights {str(path)!r}")
-    return load_file(path)
-
-
-def _from_path(path: Path, kernel: str, patch_size: int, use: Use) -> Whitening:
+def _read(weights: str | os.PathLike[str]) -> Whitening | Mapping[Key, Whitening]:
+    """What a shipped name or a file holds."""
+    shipped, path = registry(), Path(weights)
+    if weights in shipped:
+        return _shipped(folder() / shipped[str(weights)].file, shipped[str(weights)].sha256)
     if path.suffix not in (".npz", ".pth"):
         raise ValueError(
-            f"unknown weights {str(path)!r}: shipped are {', '.join(names())}; "
+            f"unknown weights {str(path)!r}: shipped are {', '.join(shipped)}; "
             "a path must end in .npz or .pth"
         )
     if not path.is_file():
         raise FileNotFoundError(
-            f"there is no file of weights {str(path)!r}; shipped are {', '.join(names())}"
+            f"there is no file of weights {str(path)!r}; shipped are {', '.join(shipped)}"
         )
-    state = path.stat()  # a file written anew is read anew
-    if path.suffix == ".pth":
-        return _pth(path, state.st_mtime_ns, state.st_size)
-    entries = _npz(path, state.st_mtime_ns, state.st_size)
-    return _nearest(entries, kernel, patch_size, use, str(path))
+    state = path.stat()
+    return _file(path, state.st_mtime_ns, state.st_size)
 
 
 def _nearest(
@@ -223,14 +176,10 @@ def _shipped(path: Path, sha256: str) -> dict[Key, Whitening]:
         raise ValueError(
             f"{path} is not the file that was shipped: its SHA-256 is {actual}, not {sha256}"
         )
-    return load_file(path)
+    return load(path)
 
 
 @lru_cache(maxsize=8)
-def _npz(path: Path, mtime_ns: int, size: int) -> dict[Key, Whitening]:
-    return load_file(path)
-
-
-@lru_cache(maxsize=8)
-def _pth(path: Path, mtime_ns: int, size: int) -> Whitening:
-    return load_pth(path)
+def _file(path: Path, mtime_ns: int, size: int) -> Whitening | Mapping[Key, Whitening]:
+    """A file of a user's: written anew, it is read anew."""
+    return load_pth(path) if path.suffix == ".pth" else load(path)

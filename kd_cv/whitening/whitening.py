@@ -95,18 +95,15 @@ class Whitening:
         statistics: Statistics,
         *,
         max_dim: int | None = None,
-        t: float = ATTENUATION,
-        beta_index: int = BETA_INDEX,
         shrink_index: int | None = None,
         supervised_t: float = 1.0,
         provenance: Mapping[str, Any] | None = None,
     ) -> Whitening:
         """Fit all variants; W_S only if the statistics have matching pairs.
 
-        max_dim: columns to keep (all by default). beta_index: the last eigenvalue is taken where
-        the descriptor has fewer. shrink_index and supervised_t (its t): see `supervised`.
-        provenance: what the matrices were fitted on, any JSON; the counts and supervised_t are
-        added to it.
+        max_dim: columns to keep (all by default). shrink_index and supervised_t (its t): see
+        `supervised`. provenance: what the matrices were fitted on, any JSON; the counts and
+        supervised_t are added to it.
 
         Fewer patches than dimensions leave C rank-deficient: it is fitted with a warning, and the
         columns beyond the rank carry no information. The same holds for pairs and C_M.
@@ -136,8 +133,7 @@ class Whitening:
             A_s=None
             if C_M is None
             else _float32(supervised(C, C_M, shrink_index, columns, supervised_t)),
-            t=t,
-            beta_index=min(beta_index, D),
+            beta_index=min(BETA_INDEX, D),
             lam_scale=float(lam[0]),
             shrink_index=None if C_M is None else shrink_index,
             provenance={

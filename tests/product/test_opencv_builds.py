@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import kd_cv
-from kd_cv.opencv import _builds
+from kd_cv.start import _builds
 
 ROOT = Path(kd_cv.__file__).parents[1]
 FAILS = "raise ImportError('libxcb.so.1: cannot open shared object file: No such file')"

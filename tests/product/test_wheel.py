@@ -27,7 +27,7 @@ from kd_cv.whitening import registry as weights
 from kd_cv.descriptor.frames import to_keypoints
 
 assert weights.folder().name == "weights_data", weights.folder()
-for name in weights.names():
+for name in weights.registry():
     assert describe(np.eye(32)[None], weights=name).shape == (1, 128)
 golden, largest = np.load(make.PATH), 0.0
 for name in make.FRAMES:
@@ -87,7 +87,7 @@ def test_the_wheel_holds_the_package_and_its_data(archives):
         "kd_cv/cli/app.py",
         "kd_cv/py.typed",
     } <= names
-    shipped = {f"kd_cv/weights_data/{weights.info(name).file}" for name in weights.names()}
+    shipped = {f"kd_cv/weights_data/{entry.file}" for entry in weights.registry().values()}
     held = {name for name in names if name.startswith("kd_cv/weights_data/")}
     assert held == shipped | {"kd_cv/weights_data/index.json"}
     assert {name.split("/")[0].split("-")[0] for name in names} == {"kd_cv"}

@@ -28,7 +28,7 @@ from kd_cv.evaluate.strips import save_sequences
 from kd_cv.fit.surface import _check_written
 from kd_cv.settings import Settings
 from kd_cv.whitening import Statistics, save
-from kd_cv.whitening.registry import load
+from kd_cv.whitening.registry import resolve
 
 pytestmark = pytest.mark.slow
 
@@ -137,7 +137,9 @@ WRITERS: dict[str, Callable[[Path, Path], int | None]] = {
     "settings.yml": lambda path, _: KDDescriptor().write(str(path)),
     "settings.xml.gz": lambda path, _: KDDescriptor().write(path),
     "detector.json": lambda path, _: DoG().write(path),
-    "matrices.npz": lambda path, _: save(path, {("concat", 32): load("multiview", "concat", 32)}),
+    "matrices.npz": lambda path, _: save(
+        path, {("concat", 32): resolve("multiview", "concat", 32)}
+    ),
     "statistics.npz": lambda path, _: Statistics(9).save(path),
     "pairs.txt": lambda path, _: write_pairs(path, [("a.jpg", "b.jpg")]),
     "database.db": _database,

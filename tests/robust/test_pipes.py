@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes have no
 
 def read_pth(path):
     pytest.importorskip("torch")
-    from kd_cv.whitening.pth import load_pth
+    from kd_cv.whitening.files import load_pth
 
     load_pth(path)
 

@@ -24,7 +24,7 @@ from kd_cv.collection import Summary
 from kd_cv.evaluate.patch_sets import PatchSet
 from kd_cv.io import archive, images
 from kd_cv.io.files import replacing
-from kd_cv.whitening import pth
+from kd_cv.whitening import files
 from kd_cv.whitening import registry as weights
 from kd_cv.whitening.statistics import Statistics
 from kd_cv.whitening.whitening import Whitening
@@ -88,7 +88,7 @@ def test_the_main_paths_work_without_a_network(tmp_path):
         image = np.random.default_rng(0).integers(0, 255, (120, 160), dtype=np.uint8)
         image = cv2.GaussianBlur(image, (0, 0), 1.5)
         cv2.imwrite("a.png", image)
-        for name in weights.names():
+        for name in weights.registry():
             KDDescriptor(weights=name).detectAndCompute(image, None)
         describe(image[None, :32, :32])
         match(image, image)
@@ -360,7 +360,7 @@ def test_one_point_on_every_patch_is_no_memory_bomb():
 
 
 def test_a_changed_shipped_file_is_refused_by_the_descriptor(tmp_path, monkeypatch):
-    entry = weights.info("multiview")
+    entry = weights.registry()["multiview"]
     changed = bytearray((weights.folder() / entry.file).read_bytes())
     changed[len(changed) // 2] ^= 1
     (tmp_path / entry.file).write_bytes(changed)
@@ -378,7 +378,7 @@ def test_the_registry_names_files_beside_it_only(tmp_path, monkeypatch):
         (where / "index.json").write_text(json.dumps({"town": {**entry, "file": file}}))
         monkeypatch.setattr(weights, "folder", lambda where=where: where)
         with pytest.raises(ValueError, match="not the name of a file beside it"):
-            weights.names()
+            weights.registry()
     for k, other in enumerate(({"sha256": []}, {"file": 3})):
         where = tmp_path / f"other {k}"
         where.mkdir()
@@ -386,11 +386,11 @@ def test_the_registry_names_files_beside_it_only(tmp_path, monkeypatch):
         (where / "index.json").write_text(json.dumps(content))
         monkeypatch.setattr(weights, "folder", lambda where=where: where)
         with pytest.raises(ValueError, match=r"must map names to.*must be text, got (\[\]|3)"):
-            weights.names()
+            weights.registry()
     (tmp_path / "index.json").write_text("[" * 100_000)
     monkeypatch.setattr(weights, "folder", lambda: tmp_path)
     with pytest.raises(ValueError, match="must map names to"):
-        weights.names()
+        weights.registry()
 
 
 class TestPth:
@@ -405,7 +405,7 @@ class TestPth:
 
         torch.save(Touch(), tmp_path / "w.pth")
         with pytest.raises(ValueError, match="is not a file of torch tensors"):
-            pth.load_pth(tmp_path / "w.pth")
+            files.load_pth(tmp_path / "w.pth")
         assert not (tmp_path / "run").exists()
 
     def test_a_view_of_one_number_is_not_copied(self, torch, tmp_path):
@@ -413,18 +413,18 @@ class TestPth:
         part = {"mean": torch.zeros(3), "eigvecs": torch.eye(3), "eigvals": huge}
         torch.save({"liberty": {"pca": part}}, tmp_path / "w.pth")
         with pytest.raises(ValueError, match="1000000000000 entries"):
-            pth.load_pth(tmp_path / "w.pth")
+            files.load_pth(tmp_path / "w.pth")
 
     def test_too_large_a_file_is_not_read(self, torch, tmp_path):
         with open(tmp_path / "w.pth", "wb") as file:
-            file.truncate(pth._MAX_PTH_BYTES + 1)  # sparse
+            file.truncate(files._MAX_PTH_BYTES + 1)  # sparse
         with pytest.raises(ValueError, match="at most 268435456 are read"):
-            pth.load_pth(tmp_path / "w.pth")
+            files.load_pth(tmp_path / "w.pth")
 
     def test_a_torch_that_runs_code_is_not_asked(self, torch, tmp_path, monkeypatch):
         monkeypatch.setattr(torch, "__version__", "2.5.1")
         with pytest.raises(ImportError, match=r"needs torch 2\.6 or newer, not 2\.5\.1"):
-            pth.load_pth(tmp_path / "absent.pth")
+            files.load_pth(tmp_path / "absent.pth")
 
 
 # --------------------------------------------------------------------- settings and feature files

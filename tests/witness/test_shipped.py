@@ -35,12 +35,11 @@ def test_the_default_is_supervised_and_whitened_to_128():
 
 
 def test_the_registry_says_what_each_was_fitted_on():
-    assert weights.names() == ("multiview", "hpatches", "liberty")
-    for name in weights.names():
-        entry = weights.info(name)
+    assert list(weights.registry()) == ["multiview", "hpatches", "liberty"]
+    for name, entry in weights.registry().items():
         assert entry.patches > 1000 and entry.pairs > 400 and entry.command.endswith(name)
     for name in ("hpatches", "liberty"):
-        assert weights.info(name).fitted_on.startswith("a part of")
+        assert weights.registry()[name].fitted_on.startswith("a part of")
 
 
 def test_images_and_patches_have_a_trained_whitening_of_their_own():
@@ -48,7 +47,7 @@ def test_images_and_patches_have_a_trained_whitening_of_their_own():
         settings = KDDescriptor(patch_size=P).settings
         assert (settings.variant, settings.variant_of_patches) == ("wm", "wm")
     for_images, for_patches = (
-        weights.load("multiview", "concat", 64, use) for use in ("images", "patches")
+        weights.resolve("multiview", "concat", 64, use=use) for use in ("images", "patches")
     )
     assert not np.array_equal(for_images.A_m, for_patches.A_m)
     assert for_patches.provenance["trained_on"]["share"] == 0.3
@@ -57,7 +56,7 @@ def test_images_and_patches_have_a_trained_whitening_of_their_own():
     assert not np.array_equal(three.projection.A, KDDescriptor().projection.A)
     assert KDDescriptor(kernel="polar").settings.variant == "ws"
     for name in ("multiview", "hpatches"):
-        assert weights.info(name).uses["patches"] == "cart 64, concat 64, polar 64"
+        assert weights.registry()[name].uses["patches"] == "cart 64, concat 64, polar 64"
 
 
 @pytest.mark.slow
@@ -66,7 +65,7 @@ def test_multiview_reproduces_its_recorded_figures():
     variants = ("wua", "wus", "ws", "wm")
     candidates = make_candidates(["kd"], whitening=variants, patch_size=64)
     scores = patch_verification(pairs_of_set(read_phototourism(LIBERTY)), candidates)
-    recorded = weights.info("multiview").figures
+    recorded = weights.registry()["multiview"].figures
     for variant, score in zip(variants, scores, strict=True):
         fpr95 = score.values["fpr95"]
         assert fpr95 == pytest.approx(recorded[f"liberty_fpr95_{variant}"], abs=0.1)

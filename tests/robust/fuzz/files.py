@@ -31,8 +31,7 @@ from kd_cv.evaluate.patch_sets import read_hpatches_strips, read_phototourism
 from kd_cv.fit.sequences import read_sequence
 from kd_cv.io import archive, images
 from kd_cv.io.sources import read_source
-from kd_cv.whitening import load, save
-from kd_cv.whitening.pth import load_pth
+from kd_cv.whitening.files import load, load_pth, save
 from kd_cv.whitening.statistics import Statistics
 from kd_cv.whitening.variants import VARIANTS
 from kd_cv.whitening.whitening import Whitening

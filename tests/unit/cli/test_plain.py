@@ -12,7 +12,7 @@ from kd_cv.cli import command_of, main
 from kd_cv.cli.fit import not_better
 from kd_cv.evaluate.scores import Score
 from kd_cv.whitening import save
-from kd_cv.whitening.registry import load
+from kd_cv.whitening.registry import resolve
 
 
 def said(capsys, *arguments):
@@ -80,7 +80,7 @@ def test_the_list_of_matrices_fits_80_columns(capsys, monkeypatch):
 
 
 def test_a_file_of_matrices_says_what_it_is(capsys, tmp_path):
-    save(tmp_path / "mine.npz", {("concat", 32): load("multiview", "concat", 32)})
+    save(tmp_path / "mine.npz", {("concat", 32): resolve("multiview", "concat", 32)})
     code, out, _ = said(capsys, "weights", tmp_path / "mine.npz")
     assert code == 0
     for words in ("mine.npz: concat 32", "dimensions: 238", "ws", "fitted_on: 11 scenes"):
@@ -116,6 +116,6 @@ def test_a_dark_photograph_is_named(capsys, tmp_path, camera):
 
 @pytest.mark.parametrize("kernel", ["concat", "polar", "cart"])
 def test_more_dimensions_than_there_are_are_all_there_are(kernel):
-    most = load("multiview", kernel, 32).max_dim
+    most = resolve("multiview", kernel, 32).max_dim
     for dim in (most, most + 1, 1000):
         assert kd_cv.KDDescriptor(kernel=kernel, dim=dim).descriptorSize() == most

@@ -46,12 +46,11 @@ def shipped(tmp_path, monkeypatch):
 
 @pytest.mark.usefixtures("shipped")
 def test_the_registry_lists_names_and_provenance():
-    assert weights.names() == ("town", "wood")
-    assert weights.info("wood") == weights.registry()["wood"]
-    assert weights.info("wood").fitted_on == "random numbers of a wood"
-    assert weights.info("wood").figures == {"fpr95": 50.0}
+    assert list(weights.registry()) == ["town", "wood"]
+    assert weights.registry()["wood"].fitted_on == "random numbers of a wood"
+    assert weights.registry()["wood"].figures == {"fpr95": 50.0}
     with pytest.raises(ValueError, match="unknown weights 'liberti': shipped are town, wood"):
-        weights.info("liberti")
+        weights.resolve("liberti", "polar", 32)
 
 
 @pytest.mark.parametrize(
@@ -59,9 +58,9 @@ def test_the_registry_lists_names_and_provenance():
 )
 def test_load_takes_the_nearest_patch_size(shipped, patch_size, used):
     _, entries = shipped
-    loaded = weights.load("town", "cart", patch_size)
+    loaded = weights.resolve("town", "cart", patch_size)
     np.testing.assert_array_equal(loaded.U, entries["cart", used].U)
-    assert loaded is weights.load("town", "cart", used)  # read once
+    assert loaded is weights.resolve("town", "cart", used)  # read once
 
 
 @pytest.mark.usefixtures("shipped")
@@ -69,30 +68,30 @@ def test_the_kernel_must_match():
     with pytest.raises(
         ValueError, match="'wood' has no matrices for kernel 'cart', only for polar"
     ):
-        weights.load("wood", "cart", 32)
+        weights.resolve("wood", "cart", 32)
 
 
 def test_a_changed_file_is_refused(shipped):
     where, entries = shipped
     save(where / "town.npz", {("polar", 32): entries["polar", 64]})
     with pytest.raises(ValueError, match="not the file that was shipped"):
-        weights.load("town", "polar", 32)
+        weights.resolve("town", "polar", 32)
     (where / "wood.npz").unlink()
     with pytest.raises(FileNotFoundError, match="not on the disk"):
-        weights.load("wood", "polar", 32)
+        weights.resolve("wood", "polar", 32)
 
 
 def test_a_bad_or_absent_index(tmp_path, monkeypatch):
     monkeypatch.setattr(weights, "folder", lambda: tmp_path / "absent")
     with pytest.raises(FileNotFoundError, match=r"index\.json"):
-        weights.load("town", "polar", 32)
+        weights.resolve("town", "polar", 32)
     for k, text in enumerate(["[]", "{", '{"town": {"file": "a"}}', '{"town": 3}']):
         where = tmp_path / str(k)
         where.mkdir()
         (where / "index.json").write_text(text)
         monkeypatch.setattr(weights, "folder", lambda where=where: where)
         with pytest.raises(ValueError, match="must map names to"):
-            weights.names()
+            weights.registry()
 
 
 def test_resolve_understands_names_paths_and_objects(shipped, monkeypatch):
@@ -150,7 +149,7 @@ def test_the_folder_inside_the_package_comes_first(tmp_path, monkeypatch):
 
 
 def test_every_shipped_file_is_whole():
-    assert weights.names()
+    assert weights.registry()
     for entry in weights.registry().values():
         path = weights.folder() / entry.file
         assert weights.file_sha256(path) == entry.sha256

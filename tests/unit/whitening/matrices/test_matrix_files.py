@@ -5,14 +5,14 @@ import json
 import os
 import warnings
 import zipfile
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from of_matrices import D, descriptors, matrices
 
 from kd_cv.io.archive import MAX_BYTES, write_archive
-from kd_cv.whitening import load, save
-from kd_cv.whitening.pth import load_pth
+from kd_cv.whitening.files import load, load_pth, save
 from kd_cv.whitening.statistics import Statistics
 from kd_cv.whitening.variants import VARIANTS, eig, supervised
 from kd_cv.whitening.whitening import Whitening
@@ -27,7 +27,7 @@ def path(fitted, tmp_path):
 
 def test_a_file_gives_back_every_projection_exactly(data, fitted, tmp_path):
     X, _ = data
-    unsupervised = Whitening.fit(Statistics(D).update(X), max_dim=7, t=0.5, beta_index=3)
+    unsupervised = replace(Whitening.fit(Statistics(D).update(X), max_dim=7), t=0.5, beta_index=3)
     entries = {("polar", 64): fitted, ("cart", 32): unsupervised}
     save(tmp_path / "a.npz", entries)
     loaded = load(tmp_path / "a.npz")
