@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kd_cv import KDDescriptor
-from kd_cv.detector import engine, orientation, parameters
+from kd_cv.detector import engine, orientation, parameters, scale_space
 from kd_cv.detector.parameters import SIGMA
 from kd_cv.evaluate import metrics
 from kd_cv.evaluate.images import CORNERS, Plane, corner_errors
@@ -37,6 +37,7 @@ CHANGES: dict[str, tuple[Any, str, tuple[float, ...]]] = {
     "second angle": (orientation, "SECOND", (0.8, 0.85, 0.9)),
     "second yields by the power": (engine, "YIELDING", (0, 2, 4)),
     "contrast": (parameters, "COUNTED_CONTRAST", (0.04, 0.03, 0.02)),
+    "for size": (scale_space, "FOR_SIZE", (0, 0.1, 0.2)),
     "standard deviation": (engine, "DEVIATION", (0.23, 0.25, 0.27)),
     "filled up to": (engine, "FEW", (250, 500, 1000)),
     "sigma": (None, "sigma", (1.6, SIGMA, 2.0)),

@@ -31,9 +31,9 @@ class DoG(SIFTLike):
     edgeThreshold      largest ratio of curvatures; a larger one lets in keypoints along edges
     sigma              blur of the first level, in half pixels, because cv2.SIFT doubles the image
 
-    The keypoints come strongest first. Their size is 2 sigma and their octave that of cv2.SIFT, so
-    that cv2.SIFT can describe them too. A keypoint with several angles comes several times, with
-    less response the weaker the angle is.
+    The keypoints come strongest first, and the contrast of a larger one counts a little more. Their
+    size is 2 sigma and their octave that of cv2.SIFT, so that cv2.SIFT can describe them too. A
+    keypoint with several angles comes several times, with less response the weaker the angle is.
 
     >>> len(DoG(nfeatures=100).detect(image))
     100

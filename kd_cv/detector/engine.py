@@ -70,22 +70,21 @@ def extrema(
     count: int = 0,
     mask: NDArray[np.uint8] | None = None,
 ) -> Array:
-    """The `count` strongest extrema (N, 4) of an image, the strongest first: x, y, sigma, |D|."""
+    """The `count` strongest extrema (N, 4) of an image, in order: x, y, sigma, strength."""
     octaves = [np.empty((0, 5))]
     level, gain = gray, gain_of(gray)
     weakest = Weakest(space, count)
     for octave in range(space.octaves(gray.shape) if gain else 0):
         of_image = gain if octave == 0 else None
-        rows, level = _of_octave(level, space, of_image, Masked(mask, 2**octave), weakest)
-        x, y, layer, value, _ = rows.T
+        rows, level = _of_octave(level, octave, space, of_image, mask, weakest)
+        x, y, layer, strength, _ = rows.T
         # The cell that an extremum lies in: no two lie in one.
         cell = (np.rint(layer) * level.shape[0] * 2 + np.rint(y)) * level.shape[1] * 2 + np.rint(x)
         step = 2.0**octave
         sigma = step * space.sigma * np.exp2(layer / space.layers)
-        octaves.append(
-            np.stack([x * step, y * step, sigma, abs(value), cell * 64 + octave], axis=1)
-        )
+        octaves.append(np.stack([x * step, y * step, sigma, strength, cell * 64 + octave], axis=1))
     every = np.concatenate(octaves)
+    every = every[every[:, 3] >= space.least]
     order = np.argsort(-every[:, 3], kind="stable")
     # Several candidates may have led to one extremum; few do.
     strongest = _distinct(every[order[: 2 * count or None]])
@@ -94,25 +93,18 @@ def extrema(
     return strongest[: min(count or enough, enough), :4]
 
 
-class Masked(NamedTuple):
-    """A mask of the image for an octave whose pixels are `step` pixels apart."""
-
-    mask: NDArray[np.uint8] | None
-    step: int
-
-    def __call__(self, rows: Array) -> Array:
-        """The rows, x and y first, at pixels where the mask is not 0."""
-        if self.mask is None:
-            return rows
-        x, y = np.rint(rows[:, :2] * self.step).astype(np.int64).T
-        height, width = self.mask.shape
-        inside = self.mask[np.minimum(y, height - 1), np.minimum(x, width - 1)] != 0
-        return rows[inside]
+def masked(rows: Array, mask: NDArray[np.uint8] | None, step: int) -> Array:
+    """The rows, x and y first, `step` pixels of the image each, where its mask is not 0."""
+    if mask is None:
+        return rows
+    x, y = np.rint(rows[:, :2] * step).astype(np.int64).T
+    height, width = mask.shape
+    return rows[mask[np.minimum(y, height - 1), np.minimum(x, width - 1)] != 0]
 
 
 class Weakest:
-    """|D| below which extrema need no fit: there are `count` stronger ones already, or `FEW`, and
-    it has not the contrast of the others.
+    """The strength below which extrema need no fit: there are `count` stronger ones already, or
+    `FEW`, and it has not the contrast of the others.
 
     It only ever rises towards that of the whole image. So what is left out depends on the order
     in which threads come by, but not what is among the strongest.
@@ -140,12 +132,13 @@ class Weakest:
 
 def _of_octave(
     image: NDArray[Any],
+    octave: int,
     space: ScaleSpace,
     gain: float | None,
-    masked: Masked,
+    mask: NDArray[np.uint8] | None,
     weakest: Weakest,
 ) -> tuple[Array, Array32]:
-    """Extrema (N, 5) of an octave, as `_by_core` gives them, and the first level of the next.
+    """Extrema (N, 5) of an octave, x, y, layer, strength, sole, and the first level of the next.
 
     `image` is the first level, or, with a gain, the image that it is made of.
     """
@@ -157,15 +150,15 @@ def _of_octave(
 
     def strip(start: int) -> None:
         stop = min(start + STRIP, height)
+        least = space.smallest(weakest.value, octave)
         with scratch() as arrays:
             D, top = _differences(image, space, gain, start, stop, following, fused, arrays)
             inside = max(start, REACH) - top, min(stop, height - REACH) - top
-            of_strip = (fused.extrema if fused else _by_core)(
-                D, *inside, weakest.value, space.roundness
-            )
-        of_strip[:, 1] += top
-        strips[start // STRIP] = rows = masked(of_strip)
-        weakest.update(abs(rows[rows[:, 4] > 0, 3]))
+            rows = (fused.extrema if fused else _by_core)(D, *inside, least, space.roundness)
+        rows[:, 1] += top
+        rows[:, 3] = space.strength(rows[:, 3], octave, rows[:, 2])
+        strips[start // STRIP] = rows = masked(rows, mask, 2**octave)
+        weakest.update(rows[rows[:, 4] > 0, 3])
 
     in_parallel(starts, strip)
     return np.concatenate(strips), following

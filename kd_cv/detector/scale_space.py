@@ -17,6 +17,9 @@ from numpy.typing import NDArray
 CAMERA_BLUR = 0.5
 #: The taps of a blur reach this many sigmas to either side.
 TAPS_REACH = 3.0
+#: How much stronger an extremum is for being larger: by this power of its sigma. Large ones are
+#: found again more often; with more of it they crowd out the small ones, which lie more exactly.
+FOR_SIZE = 0.1
 #: An octave has at least this many pixels a side.
 MIN_SIDE = 16
 #: The fit looks at this many pixels to either side of an extremum; none lies nearer to a border.
@@ -36,8 +39,8 @@ Array = NDArray[np.float64]
 class ScaleSpace:
     """Blur of the first level in pixels, layers an octave, weakest contrast, longest edge.
 
-    contrast   of an extremum: n |D|, for an image whose values have a standard deviation of 0.23,
-               as photographs in the range 0..1 have
+    contrast   of an extremum: n times its `strength`, for an image whose values have a standard
+               deviation of 0.23, as photographs in the range 0..1 have
     edge       largest ratio of the two curvatures of D
     faint      weakest contrast of the `FEW` strongest, where an image has fewer of more; None: they
                need that of all
@@ -63,14 +66,22 @@ class ScaleSpace:
         before = np.concatenate([[min(CAMERA_BLUR, 0.99 * self.sigma)], self.sigmas[:-1]])
         return tuple(gaussian(s) for s in np.sqrt(self.sigmas**2 - before**2))
 
+    def strength(self, D, octave, layer):  # type: ignore[no-untyped-def]
+        """|D| (sigma / 2 sigma_0)^0.1 of extrema, by which they are ranked."""
+        return abs(D) * 2.0 ** (FOR_SIZE * (octave + layer / self.layers - 1))
+
+    def smallest(self, strength: float, octave: int) -> float:
+        """|D| that no extremum of an octave is below that has this strength."""
+        return float(strength / self.strength(1.0, octave, self.layers + 1))
+
     @property
     def threshold(self) -> float:
-        """Smallest |D| of a keypoint, but for the `FEW` strongest."""
+        """Smallest strength of a keypoint, but for the `FEW` strongest."""
         return self.contrast / self.layers
 
     @property
     def least(self) -> float:
-        """Smallest |D| of any keypoint."""
+        """Smallest strength of any keypoint."""
         return (self.contrast if self.faint is None else self.faint) / self.layers
 
     @property

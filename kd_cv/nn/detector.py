@@ -137,19 +137,22 @@ def _strongest(
         for t in taps[1:]:
             levels.append(_blurred(levels[-1], t))
         D = torch.stack(levels[1:], 1) - torch.stack(levels[:-1], 1)
-        b, layer, y, x = core.candidates(D, CANDIDATE * space.least).nonzero(as_tuple=True)
+        least = space.smallest(space.least, octave)
+        b, layer, y, x = core.candidates(D, CANDIDATE * least).nonzero(as_tuple=True)
         around = torch.arange(2 * REACH + 1, device=D.device)
         at = [i[:, None, None, None] for i in (b, layer, y, x)]
         cubes = D[at[0], at[1] + around[:3, None, None], at[2] + around[:, None], at[3] + around]
-        t, value, good = core.fitted(cubes, in_space, in_scale, space.least, space.roundness)
+        t, value, good = core.fitted(cubes, in_space, in_scale, least, space.roundness)
         place = torch.stack([x + REACH, y + REACH, layer + 1], 1) + t
-        b, place, value = b[good], place[good], value[good]
+        strength = space.strength(value, octave, place[:, 2])
+        good &= strength >= space.least
+        b, place, strength = b[good], place[good], strength[good]
         cell = place.round().long()
         height, width = level.shape[1:]
         cell = (cell[:, 2] * height + cell[:, 1]) * width + cell[:, 0]
         cells.append((b * (space.layers + 2) * height * width + cell) * 64 + octave)
         sigma = space.sigma * torch.exp2(octave + place[:, 2] / space.layers)
-        rows = torch.stack([*(place[:, :2] * 2**octave).unbind(1), sigma, value.abs()], 1)
+        rows = torch.stack([*(place[:, :2] * 2**octave).unbind(1), sigma, strength], 1)
         owners.append(b)
         extrema.append(rows)
         level = levels[space.layers][:, ::2, ::2]

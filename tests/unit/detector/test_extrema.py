@@ -10,6 +10,7 @@ from kd_cv.detector import engine, fused, orientation
 from kd_cv.detector.engine import detect_frames, extrema, gain_of
 from kd_cv.detector.scale_space import (
     CAMERA_BLUR,
+    FOR_SIZE,
     IN_SCALE,
     IN_SPACE,
     ScaleSpace,
@@ -35,6 +36,24 @@ def test_a_blob_is_found_where_it_is_and_as_large_as_it_is(s, sign):
     assert np.abs(strongest[:2] - [x, y]).max() < max(0.02, 0.01 * s)
     k = 2 ** (1 / 3)
     assert strongest[2] == pytest.approx(np.sqrt((s**2 - CAMERA_BLUR**2) / k), rel=0.03)
+
+
+def test_of_two_blobs_as_bright_the_larger_one_is_stronger():
+    # By the heights above |D| of a blob is largest where it is s^2 / (s^2 - 1/4) of a number that
+    # is the same for all, k alone deciding it.
+    sizes = np.array([1.6, 5.0])
+    pair = blob(30.2, 31.4, sizes[0], (96, 160)) + blob(110.3, 50.1, sizes[1], (96, 160)) - 0.5
+    space = ScaleSpace()
+    large, small = extrema(pair, space, 2)
+    assert np.abs([small[:2] - [30.2, 31.4], large[:2] - [110.3, 50.1]]).max() < 0.05
+    height = sizes**2 / (sizes**2 - CAMERA_BLUR**2)
+    expected = height[1] / height[0] * (large[2] / small[2]) ** FOR_SIZE
+    assert large[3] / small[3] == pytest.approx(expected, rel=0.01)
+    # What is asked of |D| before the size is known lets every extremum of that strength pass.
+    for octave, layer in ((0, 1), (0, 3.9), (2, 2.5)):
+        D = np.array([-0.02])
+        strength = space.strength(D, octave, layer)
+        assert space.smallest(strength.item(), octave) <= 0.02
 
 
 @pytest.mark.parametrize("compiled", [fused, None])
