@@ -34,7 +34,8 @@ def _run(arguments: list[str]) -> int:
     debug = "--debug" in arguments
     arguments = [argument for argument in arguments if argument != "--debug"] or ["--help"]
     try:
-        from kd_cv.cli.app import app, usage_error
+        from kd_cv.cli.app import app
+        from kd_cv.cli.plain import usage_error
     except ImportError as error:
         if debug:
             raise
@@ -53,31 +54,14 @@ def _run(arguments: list[str]) -> int:
             return _read_enough()
         raise
     except usage_error as error:
-        return _fail(f"{error.format_message()} ({command_of(arguments)} --help shows how)", 2)
+        command = error.ctx.command_path if error.ctx else "kd-cv"
+        return _fail(f"{error.format_message()} ({command} --help shows how)", 2)
     except Exception as error:
         if debug:
             raise
         if isinstance(error, BAD_INPUT):
             return _fail(_message(error), 2)
         return _fail(f"unexpected {type(error).__name__} (--debug shows where): {error}", 3)
-
-
-def command_of(arguments: Sequence[str]) -> str:
-    """The command that a line asks for, as far as there is one.
-
-    >>> command_of(["eval", "matching", "--ratio"]), command_of(["mtach", "a.jpg"])
-    ('kd-cv eval matching', 'kd-cv')
-    """
-    from kd_cv.cli.app import app
-    from kd_cv.cli.evaluate import app as evaluate
-
-    known, words = {command.name for command in app.registered_commands} | {"eval"}, ["kd-cv"]
-    for argument in arguments:
-        if argument not in known:
-            break
-        words.append(argument)
-        known = {c.name for c in evaluate.registered_commands} if argument == "eval" else set()
-    return " ".join(words)
 
 
 def _read_enough() -> int:

@@ -1,10 +1,11 @@
 """`kd-cv` and its commands: one file each, which imports what is heavy when it runs."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from kd_cv.cli import colmap, evaluate, explain, export, extract, figures, fit, match, weights
+from kd_cv.cli.options import grouped
 from kd_cv.cli.plain import Command, Group
 
 app = typer.Typer(
@@ -16,8 +17,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
-#: What typer raises for a command line that it cannot read.
-usage_error: Any = typer.BadParameter.__base__
 
 
 def _version(wanted: bool) -> None:
@@ -50,5 +49,5 @@ for name, module in {
     "match": match, "explain": explain, "figures": figures, "extract": extract, "colmap": colmap,
     "export": export, "fit": fit, "weights": weights,
 }.items():  # fmt: skip
-    app.command(name, cls=Command)(module.command)
+    app.command(name, cls=Command)(grouped(module.command))
 app.add_typer(evaluate.app, name="eval")

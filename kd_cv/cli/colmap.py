@@ -3,25 +3,13 @@
 import json
 import shlex
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
 import typer
 
-from kd_cv.cli.matcher import extraction_of
-from kd_cv.cli.options import (
-    Compare,
-    Descriptor,
-    Images,
-    Json,
-    MaxKeypoints,
-    MaxSize,
-    Overwrite,
-    Ratio,
-    Root,
-    Weights,
-)
+from kd_cv.cli.options import Compare, Extracting, Images, Ratio
 from kd_cv.features import DESCRIPTORS
 from kd_cv.io.files import printable
 from kd_cv.io.images import say_others
@@ -29,6 +17,7 @@ from kd_cv.neighbours import RATIO
 
 
 def command(
+    extracting: Extracting,
     images: Images,
     workspace: Annotated[
         Path,
@@ -36,11 +25,7 @@ def command(
             "-o", "--workspace", "--output", help="Folder for features, database and model."
         ),
     ],
-    descriptor: Descriptor = "kd",
     compare: Compare = False,
-    weights: Weights = None,
-    max_keypoints: MaxKeypoints = 8192,
-    max_size: MaxSize = 3200,
     matcher: Annotated[
         str, typer.Option(help="kd: mutual nearest neighbours; colmap: COLMAP's own matcher.")
     ] = "kd",
@@ -59,9 +44,6 @@ def command(
         int | None,
         typer.Option(help="Threads of the extraction and of COLMAP; by default one for each core."),
     ] = None,
-    root: Root = None,
-    overwrite: Overwrite = False,
-    as_json: Json = False,
 ) -> None:
     """Reconstruct a scene with COLMAP from descriptors of KD, SIFT or RootSIFT.
 
@@ -78,28 +60,26 @@ def command(
 
     if matcher not in get_args(Matcher):
         raise ValueError(f"--matcher must be one of {get_args(Matcher)}, got {matcher!r}")
-    names = tuple(DESCRIPTORS) if compare else (descriptor,)
-    extractions = [
-        extraction_of(
-            name, weights if name == "kd" or not compare else None, max_keypoints, max_size
-        )
-        for name in names
-    ]
+    each = [extracting]
+    if compare:
+        given = {"kd": extracting.weights}
+        each = [replace(extracting, descriptor=d, weights=given.get(d)) for d in DESCRIPTORS]
+    extractions = [one.extraction() for one in each]
     options: dict[str, Any] = {
         "matcher": matcher, "ratio": ratio, "pairs": pairs, "camera": camera, "threads": threads,
-        "overwrite": overwrite, "progress": not as_json and sys.stderr.isatty(),
+        "overwrite": extracting.overwrite, "progress": extracting.progress,
     }  # fmt: skip
-    collection = Collection.of(images, root)
+    collection = Collection.of(images, extracting.root)
     if compare:
         rows = run_all(collection, workspace, extractions, **options)
     else:
         rows = [reconstruct(collection, workspace, extractions[0], **options)]
-    if as_json:  # which knows no NaN
+    if extracting.as_json:  # which knows no NaN
         listed = [{k: None if v != v else v for k, v in asdict(row).items()} for row in rows]
         print(json.dumps(listed))
     else:
         print(table(rows))
-        folder = workspace / names[0] if compare else workspace
+        folder = workspace / each[0].descriptor if compare else workspace
         if rows[0].registered:
             print(how_to_open(folder, collection.root))
     for name, reason in rows[0].skipped.items():

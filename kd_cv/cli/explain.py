@@ -2,16 +2,14 @@
 
 import json
 import sys
-from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import typer
 
-from kd_cv.cli.images import check_count, load_pair
-from kd_cv.cli.matcher import Options, run
+from kd_cv.cli.matcher import Options, Pair, load_pair, run
 from kd_cv.cli.options import Figure, Json, Photos, Weights
-from kd_cv.cli.outputs import check_figure
+from kd_cv.cli.outputs import check_count, check_figure, draw_figure
 from kd_cv.descriptor.frames import as_gray
 from kd_cv.explain import Explanation, explain
 from kd_cv.matching import MatchResult
@@ -48,14 +46,13 @@ def command(
         kd-cv explain left.jpg right.jpg --at 420 180 -o explanation.png
     """
     photos = photos or []
-    options = Options(weights=weights)
     check_count(photos)
     check_figure(output, photos)
     if at is not None and not np.isfinite(at).all():
         raise ValueError(f"--at must be two finite numbers, got {at[0]} {at[1]}")
     pair = load_pair(photos)
     gray0, gray1 = as_gray(pair.image0), as_gray(pair.image1)
-    answer = run("kd", pair, options)
+    answer = run("kd", pair, Options(weights=weights, max_size=sys.maxsize))
     rows = ranked(answer.result, at)
     if not len(rows):
         print("kd-cv: nothing to explain: there are no matches", file=sys.stderr)
@@ -67,9 +64,18 @@ def command(
     keypoints = answer.result.keypoints0[i], answer.result.keypoints1[j]
     why = explain(gray0, keypoints[0], gray1, keypoints[1], answer.feature)
     if output:
-        _draw(output, pair, keypoints, why, answer.feature)
+        parts = pair, keypoints, why, answer.feature
+        draw_figure(output, (7.2, 5.9), lambda figure: _draw(figure, *parts))
     if as_json:
-        print(json.dumps(summary(answer.result, row, keypoints, why)))
+        content = {
+            "frames": [[*k.pt, k.size, k.angle] for k in keypoints],
+            "ratio": float(answer.result.ratios[row]),
+            "inlier": bool(answer.result.inliers[row]),
+            "similarity": why.similarity,
+            "similarities": dict(why.similarities),
+            "shares": dict(why.shares),
+        }
+        print(json.dumps(content))
         return
     print(f"match {number} of {len(rows)}, {_kind(answer.result, row)}")
     if at is not None:
@@ -100,20 +106,6 @@ def ranked(result: MatchResult, at: tuple[float, float] | None) -> Any:
     return rows[np.argsort(key, kind="stable")]
 
 
-def summary(
-    result: MatchResult, row: int, keypoints: tuple[Any, Any], why: Explanation
-) -> dict[str, Any]:
-    """What --json prints."""
-    return {
-        "frames": [[*k.pt, k.size, k.angle] for k in keypoints],
-        "ratio": float(result.ratios[row]),
-        "inlier": bool(result.inliers[row]),
-        "similarity": why.similarity,
-        "similarities": dict(why.similarities),
-        "shares": dict(why.shares),
-    }
-
-
 def _kind(result: MatchResult, row: int) -> str:
     if not result.success:
         return f"no {NAMES[result.model]} was found"
@@ -121,24 +113,15 @@ def _kind(result: MatchResult, row: int) -> str:
     return f"an inlier, {inside}" if result.inliers[row] else f"an outlier, {outside}"
 
 
-def _draw(output: Path, pair: Any, keypoints: Any, why: Explanation, descriptor: Any) -> None:
-    import matplotlib
-
-    matplotlib.use("Agg")
+def _draw(figure: Any, pair: Pair, keypoints: Any, why: Explanation, descriptor: Any) -> None:
+    """The photographs with the patches above, what each pixel adds below."""
     from kd_cv.draw.images import plot_frame, plot_images
     from kd_cv.draw.maps import plot_explanation
-    from kd_cv.draw.style import plt, save_plot, style
 
-    with style():
-        figure: Any = plt.figure(figsize=(7.2, 5.9), layout="constrained")
-        upper, lower = figure.subfigures(2, 1, height_ratios=(1, 1.25))
-        # A dollar sign in a file name would begin a formula.
-        titles = [name.replace("$", r"\$") for name in pair.names]
-        axes = plot_images([pair.image0, pair.image1], titles, axes=upper.subplots(1, 2))
-        for ax, keypoint in zip(axes, keypoints, strict=True):
-            plot_frame(ax, descriptor.frames([keypoint]), magnification=descriptor.settings.side)
-        plot_explanation(why, titles=("first", "second"), figure=lower)
-    try:
-        save_plot(output, figure)
-    finally:
-        plt.close(figure)
+    upper, lower = figure.subfigures(2, 1, height_ratios=(1, 1.25))
+    # A dollar sign in a file name would begin a formula.
+    titles = [name.replace("$", r"\$") for name in pair.names]
+    axes = plot_images([pair.image0, pair.image1], titles, axes=upper.subplots(1, 2))
+    for ax, keypoint in zip(axes, keypoints, strict=True):
+        plot_frame(ax, descriptor.frames([keypoint]), magnification=descriptor.settings.side)
+    plot_explanation(why, titles=("first", "second"), figure=lower)

@@ -1,35 +1,19 @@
 """`kd-cv extract`: the features of a collection, in one file."""
 
 import json
-import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from kd_cv.cli.matcher import extraction_of
-from kd_cv.cli.options import (
-    Descriptor,
-    Images,
-    Json,
-    MaxKeypoints,
-    MaxSize,
-    Overwrite,
-    Root,
-    Scheduler,
-    Weights,
-    Workers,
-)
+from kd_cv.cli.options import Extracting, Images, Scheduler
 
 
 def command(
+    extracting: Extracting,
     images: Images,
     output: Annotated[Path, typer.Option("-o", "--output", help="The HDF5 file to write.")],
-    descriptor: Descriptor = "kd",
-    weights: Weights = None,
-    max_keypoints: MaxKeypoints = 8192,
-    max_size: MaxSize = 3200,
     dtype: Annotated[
         str,
         typer.Option(
@@ -37,7 +21,10 @@ def command(
             "for kd only, which only kd_cv can use."
         ),
     ] = "float16",
-    workers: Workers = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(help="How many images are worked on at a time; by default one for each core."),
+    ] = None,
     scheduler: Scheduler = None,
     limit: Annotated[
         float,
@@ -46,9 +33,6 @@ def command(
             "and names them."
         ),
     ] = 600.0,
-    root: Root = None,
-    overwrite: Overwrite = False,
-    as_json: Json = False,
 ) -> None:
     """Extract the features of a whole collection into one file that hloc reads.
 
@@ -64,11 +48,11 @@ def command(
     """
     from kd_cv.collection import extract as run
 
-    extraction = extraction_of(descriptor, weights, max_keypoints, max_size, dtype)
+    extraction = extracting.extraction(dtype)
     options: dict[str, Any] = {
-        "root": root,
-        "overwrite": overwrite,
-        "progress": not as_json and sys.stderr.isatty(),
+        "root": extracting.root,
+        "overwrite": extracting.overwrite,
+        "progress": extracting.progress,
     }
     if scheduler is None:
         summary = run(images, output, extraction, workers=workers, **options)
@@ -80,5 +64,5 @@ def command(
             summary = run_on_cluster(
                 images, output, extraction, client=client, limit=limit, **options
             )
-    print(json.dumps(asdict(summary), default=str) if as_json else summary)
+    print(json.dumps(asdict(summary), default=str) if extracting.as_json else summary)
     raise typer.Exit(summary.exit_code)

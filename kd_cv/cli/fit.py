@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
@@ -70,7 +70,12 @@ def command(
 
         kd-cv match left.jpg right.jpg --weights mine.npz -o matches.png
     """
-    from kd_cv.evaluate.held_out import before_and_after, best_variant, held_out_scores
+    from kd_cv.evaluate.held_out import (
+        TEST_VIEWS,
+        before_and_after,
+        best_variant,
+        held_out_scores,
+    )
     from kd_cv.fit.photographs import fit_photos, split_photos
     from kd_cv.io.images import find_photos, list_photos, say_others
     from kd_cv.whitening import save
@@ -101,9 +106,23 @@ def command(
     best, provenance = best_variant(variants, scores), fitted.provenance
     others = find_photos(photos).others
     if as_json:
-        print(json.dumps(summary(output, provenance, scores, tested, best, others)))
+        content = {
+            "output": str(output.resolve()),
+            "provenance": dict(provenance),
+            "held_out": tested,
+            "best": best,
+            "others": dict(others),
+            "scores": [asdict(score) for score in scores],
+        }
+        print(json.dumps(content))
         return
-    _print(scores, tested)
+    if scores:
+        keys = {"ap": "AP", "precision": "precision", "auc5": "AUC 5 px"}
+        rows = [[score.name, *(f"{score.values[key]:.1f}" for key in keys)] for score in scores]
+        warps = f"each matched to {TEST_VIEWS - 1} random warps of itself"
+        print_table(["held out", *keys.values()], rows, f"in %; held out: {tested}, {warps}\n")
+    else:
+        print("no photograph with keypoints is left to test on")
     if not_better(scores):
         print("kd-cv: these matrices are no better than the shipped ones here", file=sys.stderr)
     counts = f"{provenance['patches']:,} descriptors, {provenance['pairs']:,} pairs"
@@ -129,35 +148,3 @@ def _on_cluster(scheduler: str, workers: int | None) -> Iterator[Any]:
 
     with connected(scheduler, workers) as client:
         yield in_order(client)
-
-
-def summary(
-    output: Path,
-    provenance: Any,
-    scores: "Sequence[Score]",
-    held_out: int,
-    best: str | None,
-    others: Mapping[str, int],
-) -> dict[str, Any]:
-    """What --json prints."""
-    return {
-        "output": str(output.resolve()),
-        "provenance": dict(provenance),
-        "held_out": held_out,
-        "best": best,
-        "others": dict(others),
-        "scores": [asdict(score) for score in scores],
-    }
-
-
-def _print(scores: "Sequence[Score]", held_out: int) -> None:
-    from kd_cv.evaluate.held_out import TEST_VIEWS
-
-    if not scores:
-        print("no photograph with keypoints is left to test on")
-        return
-    rows = [
-        [s.name, *(f"{s.values[key]:.1f}" for key in ("ap", "precision", "auc5"))] for s in scores
-    ]
-    note = f"in %; held out: {held_out}, each matched to {TEST_VIEWS - 1} random warps of itself\n"
-    print_table(["held out", "AP", "precision", "AUC 5 px"], rows, note)

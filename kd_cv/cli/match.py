@@ -2,37 +2,23 @@
 
 import json
 import sys
-from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import typer
 from rich.console import Console
-from rich.table import Table
 
-from kd_cv.cli.images import Image, Pair, check_count, load_pair
-from kd_cv.cli.matcher import Answer, Options, make_feature, run
-from kd_cv.cli.options import (
-    Compare,
-    Descriptor,
-    Detector,
-    Focal,
-    Json,
-    MaxKeypoints,
-    MaxSize,
-    Photos,
-    Ratio,
-    TwoViewModel,
-    Weights,
-)
-from kd_cv.cli.outputs import check_picture, check_writable
+from kd_cv.cli.matcher import Answer, Options, Pair, load_pair, run
+from kd_cv.cli.options import Compare, Descriptor, Json, Photos, make_feature
+from kd_cv.cli.outputs import check_count, check_picture, check_writable
+from kd_cv.cli.tables import print_table
 from kd_cv.evaluate.metrics import homography_corner_error
 from kd_cv.features import DESCRIPTORS
 from kd_cv.io.files import replacing
-from kd_cv.matching import STEPS, MatchResult, named_failure
+from kd_cv.matching import STEPS, named_failure
 from kd_cv.models import NAMES
-from kd_cv.neighbours import RATIO
 from kd_cv.pictures.matches import draw_matches, write_picture
 
 ROW_HEIGHTS = (720, 480)  # of a picture with one row, and with several
@@ -52,6 +38,7 @@ HOMOGRAPHY_SUFFIXES = (".txt", ".npy", ".json")
 
 
 def command(
+    options: Options,
     photos: Photos = None,
     output: Annotated[
         Path | None,
@@ -65,16 +52,6 @@ def command(
     ] = None,
     descriptor: Descriptor = "kd",
     compare: Compare = False,
-    detector: Detector = "dog",
-    weights: Weights = None,
-    ratio: Ratio = RATIO,
-    threshold: Annotated[
-        float, typer.Option(help="How far an inlier may be from where the model says, in pixels.")
-    ] = 3.0,
-    model: TwoViewModel = "auto",
-    focal: Focal = None,
-    max_keypoints: MaxKeypoints = 5000,
-    max_size: MaxSize = 3200,
     as_json: Json = False,
 ) -> None:
     """Match two photographs and find what they have in common: one plane, or a scene.
@@ -101,15 +78,21 @@ def command(
     With --compare, --descriptor says which result decides.
     """
     photos = photos or []
-    if save_homography and model == "auto":
-        model = "homography"
-    options = Options(detector, ratio, threshold, max_keypoints, weights, model, focal, max_size)
+    if save_homography and options.model == "auto":
+        options = replace(options, model="homography")
     make_feature(descriptor, options.weights)
-    _check_outputs(photos, output, report, save_homography)
-    if save_homography and model != "homography":
-        raise ValueError(f"--save-homography is for --model homography, got {model}")
+    check_count(photos)
+    if output:
+        check_picture(output)
+    if save_homography and save_homography.suffix not in HOMOGRAPHY_SUFFIXES:
+        kinds = ", ".join(HOMOGRAPHY_SUFFIXES)
+        raise ValueError(f"{save_homography}: unknown kind of file, expected {kinds}")
+    for path in filter(None, (output, report, save_homography)):
+        check_writable(path, photos)
+    if save_homography and options.model != "homography":
+        raise ValueError(f"--save-homography is for --model homography, got {options.model}")
     pair = load_pair(photos)
-    image0, image1 = pair.image0, pair.image1
+    images = pair.image0, pair.image1
     with Console(stderr=True, quiet=as_json).status("Matching ...") as status:
         answers = {}
         for name in DESCRIPTORS if compare else (descriptor,):
@@ -118,16 +101,17 @@ def command(
         chosen = answers[descriptor]
         status.update("Drawing ...")
         if output:
-            _write_picture(output, image0, image1, list(answers.values()))
+            results = {DESCRIPTORS[name]: answer.result for name, answer in answers.items()}
+            write_picture(output, draw_matches(*images, results, ROW_HEIGHTS[len(results) > 1]))
         if report:
             from kd_cv.draw.report import write_report
 
-            results = {
+            described = {
                 DESCRIPTORS[name]: (answer.result, answer.feature)
                 for name, answer in {descriptor: chosen, **answers}.items()
             }
             write_report(
-                report, image0, image1, results,
+                report, *images, described,
                 names=pair.names, ratio=options.ratio, threshold=options.threshold,
             )  # fmt: skip
     if save_homography and chosen.result.success:
@@ -140,7 +124,13 @@ def command(
         print(json.dumps(content))
     else:
         _print(answers, chosen, pair, options)
-        _print_files(output, report, save_homography if chosen.result.success else None)
+        written = save_homography if chosen.result.success else None
+        print()
+        for what, file in (("homography", written), ("report", report), ("picture", output)):
+            if file:
+                print(f"{what}: {file.resolve()}")
+        if not output and not report:
+            print("-o matches.png draws the matches, --report report.html makes a page of them")
     if not chosen.result.success:
         print(f"kd-cv: {failure(chosen, pair.names)}", file=sys.stderr)
         raise typer.Exit(1)
@@ -174,89 +164,47 @@ def failure(answer: Answer, names: tuple[str, str]) -> str:
     return f"no {NAMES[answer.result.model]}: {why}"
 
 
-def _check_outputs(photos: Sequence[Path], *outputs: Path | None) -> None:
-    """Refuse, before any work is done, an output that could not be written."""
-    check_count(photos)
-    picture, _, homography = outputs
-    if picture:
-        check_picture(picture)
-    if homography and homography.suffix not in HOMOGRAPHY_SUFFIXES:
-        kinds = ", ".join(HOMOGRAPHY_SUFFIXES)
-        raise ValueError(f"{homography}: unknown kind of file, expected {kinds}")
-    for path in filter(None, outputs):
-        check_writable(path, photos)
-
-
-def _write_picture(path: Path, image0: Image, image1: Image, answers: Sequence[Answer]) -> None:
-    results = {DESCRIPTORS[answer.name]: answer.result for answer in answers}
-    sheet = draw_matches(image0, image1, results, ROW_HEIGHTS[len(results) > 1])
-    write_picture(path, sheet)
-
-
 def _write_homography(path: Path, H_0to1: Any) -> None:
     with replacing(path) as temporary:
         if path.suffix == ".npy":
             np.save(temporary, H_0to1)
         elif path.suffix == ".json":
-            temporary.write_text(json.dumps({"H_0to1": _rows(H_0to1)}) + "\n")
+            temporary.write_text(json.dumps({"H_0to1": H_0to1.tolist()}) + "\n")
         else:
             np.savetxt(temporary, H_0to1, fmt="%.12g")
 
 
-def _rows(H_0to1: Any) -> list[list[float]]:
-    return [[float(value) for value in row] for row in H_0to1]
-
-
 def _print(answers: dict[str, Answer], chosen: Answer, pair: Pair, options: Options) -> None:
-    console = Console(highlight=False)
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column("")
-    for answer in answers.values():
-        table.add_column(DESCRIPTORS[answer.name], justify="right", style="bold")
     results = [answer.result for answer in answers.values()]
-    table.add_row("keypoints", *(f"{len(r.keypoints0)} + {len(r.keypoints1)}" for r in results))
-    table.add_row("matches", *(str(len(r.matches)) for r in results))
-    table.add_row("inliers", *(str(int(r.inliers.sum())) for r in results))
     models = {result.model for result in results}
     title = NAMES[models.pop()] if len(models) == 1 else "found"
-    table.add_row(
-        title, *("found" if r.success and title != "found" else _taken(r) for r in results)
-    )
+    found = [
+        (NAMES[r.model] if title == "found" else "found") if r.success else "not found"
+        for r in results
+    ]
+    rows = [
+        ["keypoints", *(f"{len(r.keypoints0)} + {len(r.keypoints1)}" for r in results)],
+        ["matches", *(str(len(r.matches)) for r in results)],
+        ["inliers", *(str(int(r.inliers.sum())) for r in results)],
+        [title, *found],
+    ]
     if pair.H_true is not None:
         shape = pair.image0.shape
         errors = [homography_corner_error(r.H_0to1, pair.H_true, shape) for r in results]
-        table.add_row("its corner error", *(f"{error:.2f} px" for error in errors))
-    table.add_section()
-    for step in STEPS:
+        rows.append(["its corner error", *(f"{error:.2f} px" for error in errors)])
+    seconds = [{**a.seconds, "total": sum(a.seconds.values())} for a in answers.values()]
+    for step in (*STEPS, "total"):
         label = f"{step} ({options.detector})" if step == "detect" else step
-        table.add_row(label, *(_ms(a.seconds[step]) for a in answers.values()), style="dim")
-    table.add_row("total", *(_ms(sum(a.seconds.values())) for a in answers.values()))
-    console.print(table)
+        rows.append([label, *(f"{1000 * taken[step]:.1f} ms" for taken in seconds)])
+    print_table(["", *(DESCRIPTORS[name] for name in answers)], rows)
     result = chosen.result
     if not result.success:
         return
     if options.model == "auto":
-        console.print(f"\n{SAID[result.model]}")
+        print(f"\n{SAID[result.model]}")
     for name, what in MATRICES.items():
         matrix = getattr(result, name)
         if matrix is not None and not (name == "F_0to1" and result.E_0to1 is not None):
-            console.print(f"\n{name}, {what}:")
+            print(f"\n{name}, {what}:")
             for row in np.atleast_2d(matrix):
-                console.print("  " + " ".join(f"{value:13.6g}" for value in row))
-
-
-def _taken(result: MatchResult) -> str:
-    return NAMES[result.model] if result.success else "not found"
-
-
-def _ms(seconds: float) -> str:
-    return f"{1000 * seconds:.1f} ms"
-
-
-def _print_files(output: Path | None, report: Path | None, homography: Path | None) -> None:
-    print()
-    for what, path in (("homography", homography), ("report", report), ("picture", output)):
-        if path:
-            print(f"{what}: {path.resolve()}")
-    if not output and not report:
-        print("-o matches.png draws the matches, --report report.html makes a page of them")
+                print("  " + " ".join(f"{value:13.6g}" for value in row))

@@ -1,80 +1,108 @@
-"""What the options of the command line name: a descriptor, an extraction, a match."""
+"""Two photographs and how they are matched: what `kd-cv match` and `kd-cv explain` are told."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
 
 import cv2
 import numpy as np
+import typer
+from numpy.typing import NDArray
 
 from kd_cv.checks import as_int, as_positive
 from kd_cv.cli.detectors import make_detector
-from kd_cv.cli.images import Pair
+from kd_cv.cli.options import MaxKeypoints, MaxSize, Ratio, Weights, make_feature
 from kd_cv.descriptor.frames import as_gray
-from kd_cv.feature2d import KDDescriptor
-from kd_cv.features import DESCRIPTORS, as_feature
+from kd_cv.io.builtin import example_pair
+from kd_cv.io.sources import read_source
 from kd_cv.matching import MatchResult, match, timing
 from kd_cv.models import MODELS
 from kd_cv.neighbours import RATIO, as_ratio
 
+Image = NDArray[np.uint8]
+
+
+class Pair(NamedTuple):
+    """Two photographs, their names, the true H_0to1 and focal lengths where they are known."""
+
+    image0: Image
+    image1: Image
+    names: tuple[str, str]
+    H_true: NDArray[np.float64] | None = None
+    focals_in_widths: tuple[float | None, float | None] = (None, None)
+
+    def cameras(self, focal: float | None) -> tuple[float | None, float | None]:
+        """Focal lengths in pixels: as given, else from EXIF if it has both."""
+        first, second = self.focals_in_widths
+        if focal is not None or first is None or second is None:
+            return focal, focal
+        return first * max(self.image0.shape[:2]), second * max(self.image1.shape[:2])
+
+
+def load_pair(photos: Sequence[Path]) -> Pair:
+    """The photographs of two files; of none, the example."""
+    if not photos:
+        image0, image1, H_true = example_pair()
+        return Pair(image0, image1, ("astronaut", "astronaut, warped"), H_true)
+    first, second = (read_source(path) for path in photos)
+    focals = first.focal_in_widths, second.focal_in_widths
+    return Pair(first.pixels, second.pixels, (photos[0].name, photos[1].name), None, focals)
+
 
 @dataclass(frozen=True)
 class Options:
-    """What the user asked for, checked."""
+    """How they are matched, checked."""
 
-    detector: str = "dog"
-    ratio: float = RATIO
-    threshold: float = 3.0
-    max_keypoints: int = 5000
-    weights: str | None = None
-    model: str = "auto"
-    focal: float | None = None
-    max_size: int | None = None
+    detector: Annotated[
+        str, typer.Option(help="Detector: dog, ours; or OpenCV's sift, orb, fast, gftt, mser, ...")
+    ] = "dog"
+    ratio: Ratio = RATIO
+    threshold: Annotated[
+        float, typer.Option(help="How far an inlier may be from where the model says, in pixels.")
+    ] = 3.0
+    max_keypoints: MaxKeypoints = 5000
+    weights: Weights = None
+    model: Annotated[
+        str,
+        typer.Option(
+            help="What the photographs have in common: homography (one plane), fundamental (a "
+            "scene), essential (a scene, and the pose of the camera) or auto."
+        ),
+    ] = "auto"
+    focal: Annotated[
+        float | None,
+        typer.Option(help="Focal length of the camera in pixels; by default what EXIF says."),
+    ] = None
+    max_size: MaxSize = 3200
 
     def __post_init__(self) -> None:
         if self.model not in MODELS:
             raise ValueError(f"--model must be one of {', '.join(MODELS)}, got {self.model!r}")
         if self.focal is not None:
             as_positive(self.focal, "--focal")
-        if self.max_size is not None:
-            as_int(self.max_size, "--max-size", 16)
+        as_int(self.max_size, "--max-size", 16)
         make_detector(self.detector, 1)
         as_ratio(self.ratio, "--ratio")
         as_positive(self.threshold, "--threshold")
         as_int(self.max_keypoints, "--max-keypoints")
 
 
-@dataclass
-class Answer:
-    """What one descriptor matched."""
+class Answer(NamedTuple):
+    """What the descriptor of a name matched, and the seconds of each step."""
 
     name: str
     feature: Any
     result: MatchResult
-    seconds: dict[str, float]  # of each step of the match
-
-
-def make_feature(name: str, weights: str | None = None) -> Any:
-    """The descriptor of a name; `weights` replaces the matrices of "kd"."""
-    if name not in DESCRIPTORS:
-        raise ValueError(f"unknown descriptor {name!r}: expected one of {', '.join(DESCRIPTORS)}")
-    if weights is None:
-        return as_feature(name)
-    if name != "kd":
-        raise ValueError(f"--weights is for the descriptor kd, not for {name}")
-    return KDDescriptor(weights=weights)
-
-
-def extraction_of(descriptor: str, weights: str | None, *settings: Any) -> Any:
-    """What --descriptor and --weights name, with the other settings of an Extraction."""
-    from kd_cv.collection import Extraction
-
-    return Extraction(make_feature(descriptor, weights) if weights else descriptor, *settings)
+    seconds: dict[str, float]
 
 
 def run(name: str, pair: Pair, options: Options) -> Answer:
     """Match two photographs by the descriptor of a name."""
     feature = make_feature(name, options.weights if name == "kd" else None)
-    _warm_up(feature)
+    # Compile, or load what was compiled, so that the clock sees the work alone.
+    noise = np.random.default_rng(0).integers(0, 255, (64, 64), dtype=np.uint8)
+    feature.compute(noise, [cv2.KeyPoint(32, 32, 6, 0)])
     camera0, camera1 = pair.cameras(options.focal)
     if options.model == "essential" and camera0 is None:
         raise ValueError(
@@ -82,22 +110,10 @@ def run(name: str, pair: Pair, options: Options) -> Answer:
         )
     with timing() as seconds:
         result = match(
-            as_gray(pair.image0),
-            as_gray(pair.image1),
-            feature,
+            as_gray(pair.image0), as_gray(pair.image1), feature,
             detector=make_detector(options.detector, options.max_keypoints),
-            max_keypoints=options.max_keypoints,
-            ratio=options.ratio,
-            threshold=options.threshold,
-            model=options.model,
-            camera0=camera0,
-            camera1=camera1,
+            max_keypoints=options.max_keypoints, ratio=options.ratio,
+            threshold=options.threshold, model=options.model, camera0=camera0, camera1=camera1,
             max_size=options.max_size,
-        )
+        )  # fmt: skip
     return Answer(name, feature, result, seconds)
-
-
-def _warm_up(feature: Any) -> None:
-    """Compile, or load what was compiled, so that the clock sees the work alone."""
-    image = np.random.default_rng(0).integers(0, 255, (64, 64), dtype=np.uint8)
-    feature.compute(image, [cv2.KeyPoint(32, 32, 6, 0)])

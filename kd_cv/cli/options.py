@@ -1,9 +1,20 @@
-"""The options that commands share: one home for the name and the help of each."""
+"""The options that commands share: one home for the name and the help of each.
 
+Those that belong together are the fields of a class; a command has a parameter for the group.
+"""
+
+import inspect
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, fields, is_dataclass
+from functools import wraps
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+
+from kd_cv.feature2d import KDDescriptor
+from kd_cv.features import DESCRIPTORS, as_feature
 
 # What all or many commands take.
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
@@ -27,16 +38,9 @@ Photos = Annotated[
 Images = Annotated[
     str, typer.Argument(help="A folder, a glob pattern in quotes, or a list of names (.txt).")
 ]
-Root = Annotated[
-    Path | None,
-    typer.Option(help="Folder that the names are relative to; by default that of the list."),
-]
 Descriptor = Annotated[str, typer.Option(help="Descriptor: kd, sift or rootsift.")]
 Compare = Annotated[
     bool, typer.Option("--compare", help="Compare all three descriptors on the same keypoints.")
-]
-Detector = Annotated[
-    str, typer.Option(help="Detector: dog, ours; or OpenCV's sift, orb, fast, gftt, mser, ...")
 ]
 MaxKeypoints = Annotated[
     int, typer.Option(help="How many keypoints to keep in each image, the strongest first.")
@@ -44,26 +48,11 @@ MaxKeypoints = Annotated[
 MaxSize = Annotated[
     int, typer.Option(help="Longer side of an image in pixels; larger images are reduced.")
 ]
-TwoViewModel = Annotated[
-    str,
-    typer.Option(
-        help="What the photographs have in common: homography (one plane), fundamental (a scene), "
-        "essential (a scene, and the pose of the camera) or auto."
-    ),
-]
-Focal = Annotated[
-    float | None,
-    typer.Option(help="Focal length of the camera in pixels; by default what EXIF says."),
-]
 Ratio = Annotated[
     float,
     typer.Option(
         help="Largest ratio of the distances to the nearest and the second nearest neighbour."
     ),
-]
-Workers = Annotated[
-    int | None,
-    typer.Option(help="How many images are worked on at a time; by default one for each core."),
 ]
 Scheduler = Annotated[
     str | None,
@@ -72,6 +61,75 @@ Scheduler = Annotated[
         "this machine, --workers of them."
     ),
 ]
-Overwrite = Annotated[
-    bool, typer.Option("--overwrite", help="Start over instead of continuing from what is there.")
-]
+
+
+@dataclass(frozen=True)
+class Extracting:
+    """What is extracted from the photographs of a collection, and where a run begins."""
+
+    descriptor: Descriptor = "kd"
+    weights: Weights = None
+    max_keypoints: MaxKeypoints = 8192
+    max_size: MaxSize = 3200
+    root: Annotated[
+        Path | None,
+        typer.Option(help="Folder that the names are relative to; by default that of the list."),
+    ] = None
+    overwrite: Annotated[
+        bool,
+        typer.Option("--overwrite", help="Start over instead of continuing from what is there."),
+    ] = False
+    as_json: Json = False
+
+    @property
+    def progress(self) -> bool:
+        """Whether somebody looks on."""
+        return not self.as_json and sys.stderr.isatty()
+
+    def extraction(self, dtype: str = "float16") -> Any:
+        """The Extraction that the options name."""
+        from kd_cv.collection import Extraction
+
+        named = make_feature(self.descriptor, self.weights) if self.weights else self.descriptor
+        return Extraction(named, self.max_keypoints, self.max_size, dtype)
+
+
+def make_feature(name: str, weights: str | None = None) -> Any:
+    """The descriptor of a name; `weights` replaces the matrices of "kd"."""
+    if name not in DESCRIPTORS:
+        raise ValueError(f"unknown descriptor {name!r}: expected one of {', '.join(DESCRIPTORS)}")
+    if weights is None:
+        return as_feature(name)
+    if name != "kd":
+        raise ValueError(f"--weights is for the descriptor kd, not for {name}")
+    return KDDescriptor(weights=weights)
+
+
+def grouped(command: Callable[..., None]) -> Callable[..., None]:
+    """A command as typer reads it: with the options of a group in place of the group."""
+    parameters = inspect.signature(command).parameters
+    groups: dict[str, Any] = {
+        name: p.annotation for name, p in parameters.items() if is_dataclass(p.annotation)
+    }
+    options = [p for name, p in parameters.items() if name not in groups]
+    # Not by typing.get_type_hints: Python 3.10 adds another | None to what is None by default.
+    options += [
+        inspect.Parameter(
+            field.name, inspect.Parameter.KEYWORD_ONLY,
+            default=field.default, annotation=field.type,
+        )
+        for kind in groups.values()
+        for field in fields(kind)
+    ]  # fmt: skip
+
+    @wraps(command)
+    def called(**given: Any) -> None:
+        made = {
+            name: kind(**{field.name: given.pop(field.name) for field in fields(kind)})
+            for name, kind in groups.items()
+        }
+        command(**made, **given)
+
+    called.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
+    called.__annotations__ = {}
+    return called

@@ -1,13 +1,20 @@
-"""Refuse, before any work is done, an output that could not be written."""
+"""Outputs: what could not be written is refused before any work is done; figures are drawn."""
 
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import cv2
 
 FIGURE_SUFFIXES = (".png", ".pdf", ".svg")
+
+
+def check_count(photos: Sequence[Path]) -> None:
+    """Two photographs, or none for the example."""
+    if len(photos) not in (0, 2):
+        raise ValueError(f"expected two photographs, or none for the example; got {len(photos)}")
 
 
 def check_writable(path: Path, inputs: Sequence[Path] = ()) -> None:
@@ -46,3 +53,25 @@ def check_picture(path: Path) -> None:
         known = False
     if not known:
         raise ValueError(f"{path}: unknown kind of picture, expected .png, .jpg, .webp ...")
+
+
+def draw_figure(output: Path, size: tuple[float, float], draw: Callable[[Any], Any]) -> None:
+    """Write what draw(figure) draws in an empty figure of this size in inches."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from kd_cv.draw.style import plt, save_plot, style
+
+    with style():
+        figure = plt.figure(figsize=size)
+        try:
+            draw(figure)
+            save_plot(output, figure)
+        finally:
+            plt.close(figure)
+
+
+def say_picture(output: Path | None) -> None:
+    """Where the picture is, if there is one."""
+    if output:
+        print(f"picture: {output.resolve()}")

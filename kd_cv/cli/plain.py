@@ -2,7 +2,11 @@
 
 from typing import Any
 
+import typer
 import typer.core
+
+#: What typer raises for a command line that it cannot read.
+usage_error: Any = typer.BadParameter.__base__
 
 
 def plain_params(params: list[Any]) -> list[Any]:
@@ -29,6 +33,13 @@ class Command(typer.core.TyperCommand):
 
     def get_params(self, ctx: Any) -> list[Any]:
         return plain_params(super().get_params(ctx))
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except usage_error as error:
+            error.ctx = error.ctx or ctx  # which knows the name of the command
+            raise
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         return plain_usage(self.get_params(ctx))

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -83,6 +83,18 @@ def read_cameras(
             "NAME.camera, cameras and images (.bin, .txt) or poses.txt, for two photographs or more"
         )
     return sorted(views, key=lambda view: view.image.name)
+
+
+def read_scenes(
+    photos: Sequence[Path], cameras: Sequence[Path]
+) -> list[tuple[str, list[CameraView]]]:
+    """Name and views of each scene, from a folder of photographs and one of cameras for each."""
+    if len(cameras) != len(photos):
+        raise ValueError(f"{len(photos)} scenes need as many --cameras, got {len(cameras)}")
+    return [
+        (folder.resolve().name, read_cameras(folder, poses))
+        for folder, poses in zip(photos, cameras, strict=True)
+    ]
 
 
 def _read_strecha(image: Path, path: Path) -> CameraView:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import cv2
@@ -35,20 +35,20 @@ def shrinkage_curves(
 
 def robustness_curves(
     labelled: PatchPairs,
-    candidates: Iterable[Candidate],
+    candidates: Mapping[str, Candidate],
     *,
     turns: Sequence[float] = (),
     shifts: Sequence[float] = (),
 ) -> dict[str, list[tuple[float, float]]]:
     """FPR95 when the second patch of each pair is turned (degrees) or shifted (pixels).
 
-    Name of the candidate -> (turn or shift, FPR95).
+    candidates by label; of each label, the points (turn or shift, FPR95).
     """
     moves = [(turn, turn, 0.0) for turn in turns] + [(shift, 0.0, shift) for shift in shifts]
     curves: dict[str, list[tuple[float, float]]] = {}
-    for candidate in candidates:
+    for label, candidate in candidates.items():
         still = candidate.of_patches(labelled.patches)
-        curves[candidate.name] = [
+        curves[label] = [
             (value, labelled.fpr95(still, candidate.of_patches(moved(labelled.patches, *move))))
             for value, *move in moves
         ]

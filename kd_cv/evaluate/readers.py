@@ -31,6 +31,12 @@ def read_images(folder: str | os.PathLike[str]) -> list[ImageSet]:
     return sequences
 
 
+def image_sets(folders: Iterable[str | os.PathLike[str]]) -> Iterable[ImageSet]:
+    """The sequences of folders; without any, built-in photographs and their warps."""
+    sets = [images for folder in folders for images in read_images(folder)]
+    return sets or warped_images(builtin_photos())
+
+
 def _has_homography(folder: Path) -> bool:
     return any((folder / name).is_file() for name in ("H_1_2", "H1to2p"))
 

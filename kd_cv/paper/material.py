@@ -5,7 +5,7 @@ The patches are those of the photographs of scikit-image.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -192,12 +192,11 @@ def histogram_groups(material: Material) -> dict[str, tuple[Array, Array]]:
 
 def robustness(
     material: Material, turns: Sequence[float] = (), shifts: Sequence[float] = ()
-) -> dict[str, Curve]:
+) -> Mapping[str, Curve]:
     """Label -> (turn or shift, FPR95) for "polar", "cart" and "concat" with W_S."""
-    labels = {kernel: f"{kernel} + {WHITENED['ws']}" for kernel in material.kernels()}
-    candidates = [
-        kd_candidate(material.settings(kernel, "ws"), label) for kernel, label in labels.items()
-    ]
+    candidates = {
+        f"{kernel} + {WHITENED['ws']}": kd_candidate(material.settings(kernel, "ws"), "ws")
+        for kernel in material.kernels()
+    }
     labelled = pairs_of_scenes(material.scenes, material.patch_size)
-    curves = robustness_curves(labelled, candidates, turns=turns, shifts=shifts)
-    return dict(zip(labels.values(), curves.values(), strict=True))
+    return robustness_curves(labelled, candidates, turns=turns, shifts=shifts)

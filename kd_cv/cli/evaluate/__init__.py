@@ -1,18 +1,11 @@
 """`kd-cv eval PROTOCOL`: measure descriptors, with the paper's numbers beside ours."""
 
+from collections.abc import Callable
+
 import typer
 
-from kd_cv.cli.evaluate import (
-    eigenvalues,
-    hpatches,
-    matching,
-    phototourism,
-    pipelines,
-    pose,
-    robustness,
-    shrinkage,
-)
-from kd_cv.cli.evaluate.options import grouped
+from kd_cv.cli.evaluate import curves, pairs, patches
+from kd_cv.cli.options import grouped
 from kd_cv.cli.plain import Command, Group
 
 app = typer.Typer(
@@ -21,9 +14,9 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
 )
-for name, module in {
-    "phototourism": phototourism, "hpatches": hpatches, "matching": matching, "pose": pose,
-    "pipelines": pipelines,
-    "shrinkage": shrinkage, "eigenvalues": eigenvalues, "robustness": robustness,
-}.items():  # fmt: skip
-    app.command(name, cls=Command)(grouped(module.command))
+commands: tuple[Callable[..., None], ...] = (
+    patches.phototourism, patches.hpatches, pairs.matching, pairs.pose, pairs.pipelines,
+    curves.shrinkage, curves.eigenvalues, curves.robustness,
+)  # fmt: skip
+for command in commands:
+    app.command(cls=Command)(grouped(command))

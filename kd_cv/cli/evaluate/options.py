@@ -1,19 +1,13 @@
-"""The options that protocols share, by groups: a command has a parameter for each group."""
+"""The options that protocols share: which descriptors are compared."""
 
-import inspect
-from collections.abc import Callable
-from dataclasses import dataclass, fields, is_dataclass
-from functools import wraps
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from kd_cv.cli.options import Dim, Figure, Json, Magnification, PatchSize, Ratio
-from kd_cv.descriptor.frames import MAGNIFICATION
-from kd_cv.evaluate.candidates import COMPARED, PATCH_SIZE_OF_SETS
-from kd_cv.evaluate.pairs import SEEDS
-from kd_cv.neighbours import RATIO
+from kd_cv.cli.options import Dim, Json
+from kd_cv.evaluate.candidates import COMPARED
 
 
 @dataclass(frozen=True)
@@ -83,7 +77,7 @@ class Comparison:
     ) -> list[Any]:
         """With --fit-ws, each candidate that is not whitened followed by itself with W_S.
 
-        patches, jitter: those of `whitened.with_ws` and of `scenes_of`.
+        patches, jitter: those of `candidates.with_ws` and of `scenes_of`.
         """
         if self.fit_ws is None:
             return candidates
@@ -103,119 +97,6 @@ class Comparison:
         return shown
 
 
-Seeds = Annotated[int, typer.Option(help="How many robust estimates are made for each pair.")]
-Against = Annotated[
-    str | None, typer.Option(help="Show the gain of the others over this one, on the same pairs.")
-]
-
-
-@dataclass(frozen=True)
-class AtKeypoints(Comparison):
-    """The same for pairs of images, all descriptors at the same keypoints."""
-
-    magnification: Magnification = MAGNIFICATION
-    scales: Annotated[int, typer.Option(help="How many patch sizes kd averages over.")] = 1
-    ratio: Ratio = RATIO
-    seeds: Seeds = SEEDS
-    against: Against = None
-
-    def run(
-        self, protocol: Callable[..., Any], material: Any, keypoints: int, threshold: float = 3.0
-    ) -> Any:
-        """The scores of a protocol."""
-        from kd_cv.cli.tables import telling
-        from kd_cv.evaluate.cache import Cache
-        from kd_cv.evaluate.pairs import Measure
-
-        chosen = self.candidates(magnification=self.magnification, scales=self.scales)
-        with telling("Matching", self.as_json) as tell:
-            chosen = self.with_ws(chosen)
-            measure = Measure(threshold, self.ratio, self.seeds, self._against(chosen), tell)
-            return protocol(
-                material, chosen, measure, max_keypoints=keypoints, cache=Cache(self.cache)
-            )
-
-    def _against(self, candidates: list[Any]) -> str | None:
-        """The name of the candidate that --against means by its name or its kind."""
-        if self.against is None:
-            return None
-        for candidate in candidates:
-            if self.against.lower() in (candidate.name.lower(), candidate.kind.lower()):
-                return str(candidate.name)
-        known = ", ".join(candidate.kind for candidate in candidates)
-        raise ValueError(
-            f"--against {self.against}: none of the descriptors is that; there are {known}"
-        )
-
-
-@dataclass(frozen=True)
-class Curve:
-    """What a curve is drawn of, and where it goes."""
-
-    data: Annotated[
-        Path | None,
-        typer.Argument(
-            help="Folder of a Phototourism set, of sequences or of photographs; without it, "
-            "built-in photographs."
-        ),
-    ] = None
-    weights: Annotated[
-        str | None,
-        typer.Option(help="Matrices: a shipped name or a file; by default the shipped ones."),
-    ] = None
-    patch_size: PatchSize = PATCH_SIZE_OF_SETS
-    output: Figure = None
-    as_json: Json = False
-
-    def whitening(self, kernel: str = "concat") -> tuple[Any, str]:
-        """Matrices, and what they are."""
-        from kd_cv.descriptor.spec import Spec
-        from kd_cv.whitening.registry import DEFAULT_WEIGHTS, resolve
-
-        name, spec = self.weights or DEFAULT_WEIGHTS, Spec(self.patch_size, kernel)
-        return resolve(name, kernel, self.patch_size, spec.dim, "patches"), f"whitening: {name}"
-
-    def labelled(self) -> tuple[Any, Any]:
-        """Pairs of patches, and the raw descriptors of the patches."""
-        from kd_cv.evaluate.candidates import kd_candidate
-        from kd_cv.evaluate.readers import labelled_pairs
-        from kd_cv.settings import Settings
-
-        pairs = labelled_pairs(self.data, patch_size=max(64, self.patch_size))
-        raw = kd_candidate(Settings(self.patch_size, whitening=None))
-        return pairs, raw.of_patches(pairs.patches)
-
-
 def words(text: str) -> list[str]:
     """What stands between commas."""
     return [word.strip() for word in text.split(",") if word.strip()]
-
-
-def grouped(command: Callable[..., None]) -> Callable[..., None]:
-    """A command as typer reads it: with the options of a group in place of the group."""
-    parameters = inspect.signature(command).parameters
-    groups: dict[str, Any] = {
-        name: p.annotation for name, p in parameters.items() if is_dataclass(p.annotation)
-    }
-    options = [p for name, p in parameters.items() if name not in groups]
-    # Not by typing.get_type_hints: Python 3.10 adds another | None to what is None by default.
-    options += [
-        inspect.Parameter(
-            field.name, inspect.Parameter.KEYWORD_ONLY,
-            default=field.default, annotation=field.type,
-        )
-        for kind in groups.values()
-        for field in fields(kind)
-    ]  # fmt: skip
-
-    @wraps(command)
-    def called(**given: Any) -> None:
-        made = {
-            name: kind(**{field.name: given.pop(field.name) for field in fields(kind)})
-            for name, kind in groups.items()
-        }
-        command(**made, **given)
-
-    called.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
-    called.__annotations__ = {}
-    return called

@@ -1,10 +1,11 @@
-"""How protocols show what they found: tables, JSON, curves, pictures."""
+"""How protocols show their scores: as a table, with the paper's numbers, or as JSON."""
 
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
+
+from kd_cv.cli.tables import print_table
 
 
 def cells(published: Mapping[str, Any]) -> dict[str, str]:
@@ -39,10 +40,8 @@ def report_scores(
 
     intervals  the keys that are shown with theirs, followed by their gains where there are any
     """
-    from kd_cv.cli.tables import print_table
-
     if as_json:
-        print_json({**header, "scores": [asdict(score) for score in scores]})
+        print(json.dumps({**header, "scores": [asdict(score) for score in scores]}))
         return
     shown = {
         title: column
@@ -61,38 +60,3 @@ def report_scores(
         for score in scores
     ]
     print_table(["descriptor", "dim", *titles, *shown], rows, note)
-
-
-def print_json(content: Mapping[str, Any]) -> None:
-    print(json.dumps(content))
-
-
-def draw_curves(output: Path, panels: Mapping[str, Mapping[str, Any]]) -> None:
-    """One panel for each title: label -> points (x, FPR95)."""
-
-    def draw(figure: Any) -> None:
-        from kd_cv.draw.curves import plot_curves
-
-        plot_curves(figure, panels, "FPR95 (%)")
-
-    draw_figure(output, (6.4, 2.5), draw)
-
-
-def draw_figure(output: Path, size: tuple[float, float], draw: Any) -> None:
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from kd_cv.draw.style import plt, save_plot, style
-
-    with style():
-        figure = plt.figure(figsize=size)
-        try:
-            draw(figure)
-            save_plot(output, figure)
-        finally:
-            plt.close(figure)
-
-
-def say_picture(output: Path | None) -> None:
-    if output:
-        print(f"picture: {output.resolve()}")

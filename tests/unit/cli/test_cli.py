@@ -17,7 +17,7 @@ pytest.importorskip("rich")
 pytest.importorskip("skimage")
 
 from kd_cv.cli import detectors, main
-from kd_cv.cli.images import Pair
+from kd_cv.cli.matcher import Pair
 from kd_cv.evaluate.metrics import homography_corner_error
 from kd_cv.io.builtin import example_pair
 from kd_cv.io.sources import read_source

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import kd_cv
-from kd_cv.cli import command_of, main
+from kd_cv.cli import main
 from kd_cv.cli.fit import not_better
 from kd_cv.evaluate.scores import Score
 from kd_cv.whitening import save
@@ -54,7 +54,10 @@ def test_an_error_names_the_help_of_its_own_command(capsys):
     assert code == 2 and "(kd-cv match --help shows how)" in err
     code, _, err = said(capsys, "eval", "matching", "--nothing")
     assert code == 2 and "(kd-cv eval matching --help shows how)" in err
-    assert command_of(["--nothing"]) == "kd-cv"
+    code, _, err = said(capsys, "--nothing")
+    assert code == 2 and "(kd-cv --help shows how)" in err
+    code, _, err = said(capsys, "mtach", "a.jpg")
+    assert code == 2 and "(kd-cv --help shows how)" in err
 
 
 @pytest.mark.slow

@@ -12,8 +12,7 @@ pytest.importorskip("typer")
 pytest.importorskip("skimage")
 
 from kd_cv import KDDescriptor
-from kd_cv.cli.images import Pair
-from kd_cv.cli.matcher import Options, run
+from kd_cv.cli.matcher import Options, Pair, run
 from kd_cv.descriptor.frames import as_gray, resizing, to_keypoints
 from kd_cv.draw import report
 from kd_cv.evaluate.metrics import homography_corner_error
@@ -37,7 +36,7 @@ def found(pair):
 
 
 def _run(image0, image1, name="kd"):
-    return run(name, Pair(image0, image1, ("a", "b"), None), Options())
+    return run(name, Pair(image0, image1, ("a", "b")), Options())
 
 
 def _page(pair, found, title="KD", **others):
@@ -119,8 +118,7 @@ def test_sift_has_patches_and_says_why_there_is_no_heat(pair, found):
 @pytest.mark.slow
 @pytest.mark.parametrize("settings", [{"scales": 3}, {"patch_size": 64}])
 def test_other_settings_are_explained_on_tiles_of_the_same_size(pair, settings):
-    own = _run(pair[0], pair[1])
-    own.feature = KDDescriptor(**settings)
+    own = _run(pair[0], pair[1])._replace(feature=KDDescriptor(**settings))
     (data,) = _data(_page(pair, own))["descriptors"]
     assert len(data["similarity"]) == len(data["ratios"]) and data["tile"] == 32
 
