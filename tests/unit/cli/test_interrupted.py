@@ -47,25 +47,27 @@ def test_while_a_command_is_loaded(monkeypatch, capsys):
 @pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="signals as POSIX has them")
 def test_by_a_signal(tmp_path):
-    program = "import sys; from kd_cv.cli import main; print(1, flush=True); sys.exit(main())"
+    figures = tmp_path / "figures"
     run = subprocess.Popen(
-        [sys.executable, "-c", program, "figures", "-o", str(tmp_path / "figures")],
+        [sys.executable, "-m", "kd_cv", "figures", "-o", figures],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
-    assert run.stdout.readline() == "1\n"
-    time.sleep(0.3)
+    while run.poll() is None and not list(figures.glob("*.png")):  # one is drawn: it is at work
+        time.sleep(0.01)
     run.send_signal(signal.SIGINT)
     _, errors = run.communicate(timeout=60)
     assert (run.returncode, errors.strip().splitlines()[-1]) == (130, "kd-cv: error: interrupted")
     assert "Traceback" not in errors
 
 
-#: Stands for cv2 while it is imported; as NumPy does, it makes another error of Control-C.
+#: Stands for cv2 while it is imported; as NumPy does, it makes another error of Control-C. A signal
+#: just before a sleep begins does not end it: one long sleep would hold it up.
 SLOW_TO_LOAD = """
 import time
 print(1, flush=True)
 try:
-    time.sleep(60)
+    for _ in range(6000):
+        time.sleep(0.01)
 except KeyboardInterrupt:
     raise ImportError("a part of it could not be imported")
 """
