@@ -67,6 +67,8 @@ def connected(scheduler: str = "local", workers: int | None = None) -> Iterator[
             threads_per_worker=1,
             processes=True,
             dashboard_address=None,
+            # Its port would be 8787 even so, with a warning if another cluster has that.
+            scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},
             env={"OPENCV_FOR_THREADS_NUM": "1"},  # the processes are the parallelism
         ) as local,
         distributed.Client(local) as client,

@@ -70,25 +70,29 @@ def test_extraction_survives_a_lost_worker(client: Any, tmp_path: Path) -> None:
     assert output.read_bytes() == (tmp_path / "one.h5").read_bytes()
 
 
+@pytest.mark.filterwarnings("error:Port .* is already in use")
 def test_extraction_survives_a_worker_that_hangs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is stopped, as by a debugger or a disk that does not answer, and never goes on."""
+    """It is stopped, as by a debugger or a disk that does not answer, and never goes on.
+
+    Another cluster is beside it, which has a port of its own.
+    """
     monkeypatch.setattr(cluster, "SILENCE", 5)
     folder = photographs(tmp_path / "images", count=20, side=128)
     output = tmp_path / "cluster.h5"
-    with cluster.connected(workers=2) as client:
+    with cluster.connected(workers=2) as another:
 
         def stop() -> None:
             while whole_parts(output) < 3:
                 time.sleep(0.002)
-            stopped.append(next(iter(client.run(os.getpid).values())))
+            stopped.append(next(iter(another.run(os.getpid).values())))
             os.kill(stopped[0], signal.SIGSTOP)
 
         stopped: list[int] = []
         stopper = threading.Thread(target=stop)
         stopper.start()
-        summary = cluster.extract(folder, output, SMALL, client=client)
+        summary = cluster.extract(folder, output, SMALL, client=another)
         stopper.join()
         with contextlib.suppress(ProcessLookupError):
             os.kill(stopped[0], signal.SIGKILL)
