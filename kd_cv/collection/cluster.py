@@ -21,12 +21,12 @@ from typing import Any, TypeVar
 from kd_cv.checks import as_int
 from kd_cv.collection import Collection, Extraction, Summary, run
 from kd_cv.collection.batches import Batch, Report, run_batch
-from kd_cv.collection.run import Runner
 from kd_cv.descriptor.threads import cores
 from kd_cv.feature2d import KDDescriptor
 from kd_cv.fit.matrices import scene_statistics
 from kd_cv.fit.scenes import Scene
 from kd_cv.io.files import PathLike
+from kd_cv.settings import Settings
 from kd_cv.start import extra
 from kd_cv.whitening.statistics import Statistics
 
@@ -38,6 +38,7 @@ SILENCE = 60  # seconds after which a worker of this machine that says nothing i
 #: not shown here, and has the C library give all memory back at once, to get it again at the next
 #: image: together a quarter of the processor time of `detectAndCompute`.
 LOCAL: dict[str, Any] = {
+    "distributed.scheduler.worker-ttl": f"{SILENCE} s",
     "distributed.worker.profile.enabled": False,
     "distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_": None,
 }
@@ -61,7 +62,7 @@ def connected(scheduler: str = "local", workers: int | None = None) -> Iterator[
         return
     count = cores() if workers is None else as_int(workers, "workers")
     with (
-        _dask_config({**LOCAL, "distributed.scheduler.worker-ttl": f"{SILENCE} s"}),
+        extra("dask.config", "a cluster needs Dask", "cluster").set(LOCAL),
         distributed.LocalCluster(
             n_workers=count,
             threads_per_worker=1,
@@ -86,12 +87,6 @@ def _said_by_us(name: str) -> Iterator[None]:
         yield
     finally:
         logger.setLevel(before)
-
-
-def _dask_config(settings: dict[str, Any]) -> Any:
-    import dask
-
-    return dask.config.set(settings)
 
 
 def _check_answers(scheduler: str) -> None:
@@ -128,21 +123,13 @@ def extract(
     >>> with connected("tcp://scheduler:8786") as client:  # doctest: +SKIP
     ...     print(extract("/shared/photographs", "/shared/features.h5", client=client))
     """
-    threads = sum(client.nthreads().values())
-    output = Path(output).absolute()  # the workers may stand in another folder
-    runner = on_cluster(client, limit)
-    return run.extract(
-        images, output, extraction, workers=max(1, threads), runner=runner, **options
-    )
 
-
-def on_cluster(client: Any, limit: float = BATCH_LIMIT) -> Runner:
-    """Run batches of images on the workers of a Dask client, each within `limit` seconds."""
-
-    def run_on(plan: Sequence[Batch], extraction: Extraction) -> Iterator[Report]:
+    def on_workers(plan: Sequence[Batch], extraction: Extraction) -> Iterator[Report]:
         return (report for _, report in _map(client, limit, run_batch, plan, extraction))
 
-    return run_on
+    threads = max(1, sum(client.nthreads().values()))
+    output = Path(output).absolute()  # the workers may stand in another folder
+    return run.extract(images, output, extraction, workers=threads, runner=on_workers, **options)
 
 
 def fit_statistics(
@@ -158,17 +145,15 @@ def fit_statistics(
 
     >>> whitening = fit_whitening(fit_statistics(scenes, client=client))  # doctest: +SKIP
     """
-    kd = KDDescriptor(whitening=None) if kd is None else kd
+    raw = (kd or KDDescriptor(whitening=None)).settings.raw
     run = one_by_one if client is None else in_order(client)
-    total = Statistics(kd.spec.dim)
-    for statistics in run(partial(_statistics_of, kd=kd), scenes):
+    total = Statistics(raw.descriptor_size)
+    for statistics in run(partial(_statistics_of, raw), scenes):
         total.merge(statistics)
     return total
 
 
-def _statistics_of(scene: Scene, kd: KDDescriptor) -> Statistics:
-    """Statistics of one scene."""
-    raw = kd.settings.raw
+def _statistics_of(raw: Settings, scene: Scene) -> Statistics:
     return scene_statistics([scene], raw.rows, raw.descriptor_size)
 
 

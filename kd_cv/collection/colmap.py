@@ -112,15 +112,14 @@ def reconstruct(
 def compare(
     images: PathLike | Collection,
     workspace: PathLike,
-    extractions: Sequence[Extraction] | None = None,
+    extractions: Sequence[Extraction],
     **options: Any,
 ) -> list[Row]:
-    """The same reconstruction with each extraction: KD, RootSIFT and SIFT by default.
+    """The same reconstruction with each extraction.
 
     KD has keypoints of its own, RootSIFT and SIFT those of cv2.SIFT. Each has its own folder in the
     workspace. RootSIFT is what COLMAP makes of SIFT.
     """
-    extractions = extractions or [Extraction(name) for name in ("kd", "rootsift", "sift")]
     folders = [e.descriptor if isinstance(e.descriptor, str) else "kd" for e in extractions]
     if len(set(folders)) != len(folders):
         raise ValueError(f"each descriptor once, got {folders}")

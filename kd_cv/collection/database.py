@@ -69,8 +69,10 @@ def as_colmap_bytes(rows: NDArray[np.float32]) -> NDArray[np.uint8]:
     return np.where(norm > 0, levels, 0).astype(np.uint8)
 
 
-def sift_bytes(rows: NDArray[np.float32], descriptor: str) -> NDArray[np.uint8]:
-    """SIFT of OpenCV, which has norm 512 already, or RootSIFT, as COLMAP stores them."""
+def bytes_of(rows: NDArray[np.float32], descriptor: str) -> NDArray[np.uint8]:
+    """KD; or SIFT of OpenCV, which has norm 512 already, or RootSIFT, as COLMAP stores them."""
+    if descriptor == "kd":
+        return as_colmap_bytes(rows)
     scale = {"sift": 1.0, "rootsift": NORM}[descriptor]
     return np.minimum(np.rint(rows * scale), 255).astype(np.uint8)
 
@@ -108,14 +110,10 @@ def write_database(
                 keypoints = np.column_stack([to_corner(of_image.frames[:, :2]), sigma, turn])
                 target.write_keypoints(ids[name], keypoints.astype(np.float32))
                 if of_image.descriptors.shape[1] <= DIM:
-                    data = _bytes_of(of_image.descriptors, stored.descriptor)
+                    data = bytes_of(of_image.descriptors, stored.descriptor)
                     kind = pycolmap.FeatureExtractorType.SIFT
                     target.write_descriptors(ids[name], pycolmap.FeatureDescriptors(kind, data))
     return ids
-
-
-def _bytes_of(rows: NDArray[np.float32], descriptor: str) -> NDArray[np.uint8]:
-    return as_colmap_bytes(rows) if descriptor == "kd" else sift_bytes(rows, descriptor)
 
 
 # ---------------------------------------------------------------------------------------- matches

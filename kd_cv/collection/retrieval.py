@@ -8,8 +8,8 @@ with the query, and those that agree with it, by one plane or as a scene, come f
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +30,9 @@ EXACT_BELOW = 20_000  # descriptors: so few are compared one by one
 NEIGHBOURS = 8
 PROBES = 16  # lists of the index that are searched
 TRAINED_PER_LIST = 64  # descriptors that the clustering sees
-CHUNK = 50_000  # descriptors added at a time
+CANDIDATES = 20  # images with most votes that are verified
 MIN_INLIERS = 12
+THRESHOLD = 8.0  # of the inliers of a plane or a scene, in pixels
 Array32 = NDArray[np.float32]
 
 
@@ -103,10 +104,9 @@ class Index:
             if not index.is_trained:
                 lists = getattr(faiss.try_extract_index_ivf(index), "nlist", 256)
                 index.train(_sample(stored, counts, TRAINED_PER_LIST * lists))
-            for rows in _chunks(stored):
-                index.add(rows)
-        starts = np.cumsum([0, *counts])
-        return cls(Path(features), names, starts, index, settings)
+            for name in names:
+                index.add(stored[name].descriptors)
+        return cls(Path(features), names, np.cumsum([0, *counts]), index, settings)
 
     def save(self, path: PathLike) -> None:
         """Write one .npz file, whole or not at all; it names the feature file by its path."""
@@ -144,33 +144,22 @@ class Index:
         return cls(features, tuple(names.tolist()), starts.astype(np.int64), index, settings)
 
     def search(
-        self,
-        image: Image,
-        extraction: Extraction | None = None,
-        *,
-        top: int = 10,
-        candidates: int = 20,
-        threshold: float = 8.0,
+        self, image: Image, extraction: Extraction | None = None, *, top: int = 10
     ) -> list[Hit]:
         """The images that show what `image` shows, best first: at most `top`.
 
         extraction  as that of the feature file, to which it must be equal
-        candidates  how many of the images with most votes are verified
-        threshold   of the inliers of a plane or a scene, in pixels
         """
         extraction = extraction or Extraction()
         check_settings(self.features, self.settings, extraction.settings_text)
         query = extraction.features(as_detectable(as_gray(image)))
         votes = self.votes(query.descriptors)
-        order = np.argsort(-votes, kind="stable")[: max(top, candidates)]
-        hits = []
+        order = np.argsort(-votes, kind="stable")[: max(top, CANDIDATES)]
+        hits = [Hit(self.names[i], float(votes[i])) for i in order[votes[order] > 0]]
         with reading(self.features) as stored:
-            for rank, i in enumerate(order[votes[order] > 0].tolist()):
-                name, score = self.names[i], float(votes[i])
-                if rank < candidates:
-                    hits.append(verified(query, stored[name], name, score, threshold))
-                else:
-                    hits.append(Hit(name, score))
+            hits[:CANDIDATES] = [
+                verified(hit, query, stored[hit.name]) for hit in hits[:CANDIDATES]
+            ]
         return sorted(hits, key=lambda hit: (-hit.inliers, -hit.votes))[:top]
 
     def votes(self, descriptors: Array32) -> NDArray[np.float64]:
@@ -220,41 +209,27 @@ def checksum_of(arrays: Mapping[str, NDArray[Any]]) -> str:
     return checksum({k: arrays[k] for k in arrays if k != "index"}, {"index": index})
 
 
-def verified(query: Features, other: Features, name: str, votes: float, threshold: float) -> Hit:
+def verified(hit: Hit, query: Features, other: Features) -> Hit:
     """Match the query (image 0) with an image (1) and count what agrees with a plane or a scene."""
     matches, _ = match_descriptors(query.descriptors, other.descriptors, ratio=RATIO)
     views = estimate(
         query.frames[matches[:, 0], :2],
         other.frames[matches[:, 1], :2],
         "auto",
-        threshold=threshold,
+        threshold=THRESHOLD,
     )
     H_0to1 = views.matrix if views.model == "homography" else None
-    return Hit(name, votes, int(views.inliers.sum()), H_0to1, views.model)
+    return replace(hit, inliers=int(views.inliers.sum()), H_0to1=H_0to1, model=views.model)
 
 
 def default_factory(count: int) -> str:
     """The kind of index for `count` descriptors."""
-    if count < EXACT_BELOW:
-        return "Flat"
-    return f"IVF{list_count(count)},SQ8"
+    return "Flat" if count < EXACT_BELOW else f"IVF{list_count(count)},SQ8"
 
 
 def list_count(count: int) -> int:
     """Lists of an inverted file of `count` descriptors: about 4 sqrt(count), a power of two."""
     return int(2 ** round(np.log2(4 * np.sqrt(count))))
-
-
-def _chunks(stored: FeatureFile) -> Iterator[Array32]:
-    """Descriptors of all images in order, some tens of thousands at a time."""
-    block: list[Array32] = []
-    for name in stored.names:
-        block.append(stored[name].descriptors)
-        if sum(map(len, block)) >= CHUNK:
-            yield np.concatenate(block)
-            block = []
-    if block:
-        yield np.concatenate(block)
 
 
 def _sample(stored: FeatureFile, counts: list[int], wanted: int) -> Array32:

@@ -18,10 +18,10 @@ from kd_cv.collection import Collection, Extraction, colmap, extract, reading
 from kd_cv.collection.colmap import Row, compare, reconstruct, table
 from kd_cv.collection.database import (
     as_colmap_bytes,
+    bytes_of,
     match_database,
     open_database,
     read_pairs,
-    sift_bytes,
     write_database,
     write_pairs,
 )
@@ -74,8 +74,8 @@ def test_bytes_of_other_dimensions() -> None:
 def test_sift_bytes() -> None:
     image = cv2.cvtColor(data.coffee(), cv2.COLOR_RGB2GRAY)
     _, rows = cv2.SIFT_create(100).detectAndCompute(image, None)
-    assert np.array_equal(sift_bytes(rows, "sift"), rows)
-    norms = np.linalg.norm(sift_bytes(root(rows), "rootsift").astype(float), axis=1)
+    assert np.array_equal(bytes_of(rows, "sift"), rows)
+    norms = np.linalg.norm(bytes_of(root(rows), "rootsift").astype(float), axis=1)
     assert np.abs(norms - 512).max() < 8
 
 

@@ -154,10 +154,10 @@ def test_an_index_of_blank_images(tmp_path):
 
 @pytest.mark.slow
 def test_images_beyond_the_candidates_are_listed_by_votes(features, extraction, monkeypatch):
-    monkeypatch.setattr(retrieval, "CHUNK", 700)  # of which some are left over
+    monkeypatch.setattr(retrieval, "CANDIDATES", 1)
     index = Index.build(features)
     assert len(index) == index.starts[-1] > 3000
-    hits = index.search(data.camera(), extraction, top=4, candidates=1)
+    hits = index.search(data.camera(), extraction, top=4)
     assert hits[0].name == "camera.png" and hits[0].verified
     assert [hit.inliers for hit in hits[1:]] == [0, 0, 0]
     assert all(a.votes >= b.votes > 0 for a, b in itertools.pairwise(hits[1:]))
