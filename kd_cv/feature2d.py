@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from kd_cv.nn.module import KDModule
 
 Self = TypeVar("Self", bound="KDDescriptor")
+Pixels = TypeVar("Pixels", NDArray[Any], cv2.UMat)
 
 
 class KDDescriptor(SIFTLike):
@@ -222,17 +223,10 @@ class KDDescriptor(SIFTLike):
     @overload
     def compute(
         self,
-        image: NDArray[Any] | None,
+        image: Pixels | None,
         keypoints: Sequence[cv2.KeyPoint] | None,
         descriptors: NDArray[Any] | None = None,
-    ) -> tuple[KeyPoints, NDArray[Any] | None]: ...
-    @overload
-    def compute(
-        self,
-        image: cv2.UMat,
-        keypoints: Sequence[cv2.KeyPoint] | None,
-        descriptors: NDArray[Any] | None = None,
-    ) -> tuple[KeyPoints, cv2.UMat | None]: ...
+    ) -> tuple[KeyPoints, Pixels | None]: ...
     @overload
     def compute(
         self,

@@ -1,7 +1,6 @@
 """Settings in the files of cv2.FileStorage: YAML, XML or JSON, as OpenCV's features write them."""
 
 import gzip
-import os
 import re
 import zlib
 from dataclasses import fields
@@ -12,7 +11,7 @@ import cv2
 import numpy as np
 
 from kd_cv.descriptor.sampling import MAX_SCALES
-from kd_cv.io.files import opened, replacing, utf8
+from kd_cv.io.files import PathLike, opened, replacing, utf8
 
 NODE = "feature2d"  # of the settings in a file of their own
 
@@ -33,10 +32,7 @@ Dataclass = TypeVar("Dataclass")
 
 
 def write_settings(
-    feature_name: str,
-    target: str | os.PathLike[str] | cv2.FileStorage,
-    node: str | None,
-    *settings: Any,
+    feature_name: str, target: PathLike | cv2.FileStorage, node: str | None, *settings: Any
 ) -> None:
     """Write dataclasses of settings, and the name of the feature, to a path or an open storage."""
     values = {field.name: getattr(part, field.name) for part in settings for field in fields(part)}
@@ -67,7 +63,7 @@ def write_settings(
 
 def read_settings(
     feature_name: str,
-    source: str | os.PathLike[str] | cv2.FileNode,
+    source: PathLike | cv2.FileNode,
     kind: type[Dataclass],
     *,
     optional: bool = False,
@@ -89,7 +85,7 @@ def read_settings(
         raise ValueError(f"wrong settings in {source!r}: {error}") from error
 
 
-def _opened(path: str | os.PathLike[str]) -> Any:
+def _opened(path: PathLike) -> Any:
     """A file of settings, which may be packed by gzip, opened; its nodes live as long as it."""
     path = str(path)
     try:

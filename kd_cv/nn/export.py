@@ -17,13 +17,13 @@ from kd_cv.start import extra
 from kd_cv.whitening.files import use_of_images
 
 TOLERANCE = 1e-4
+LEVELS = 8  # of the pyramid: they serve keypoints of up to 480 pixels at the default settings
 
 
 class FramesModule(nn.Module):
     """Gray image (1, 1, H, W) in 0..1 and frames (N, 4), x y size angle, to descriptors (N, D).
 
     The rows are those of `KDDescriptor` for a float image; zeros for frames without a patch.
-    levels: of the image pyramid; 8 serve keypoints of up to 480 pixels at the default settings.
     """
 
     def __init__(
@@ -31,16 +31,14 @@ class FramesModule(nn.Module):
         descriptor: KDModule,
         magnification: float | str = MAGNIFICATION,
         scales: int | Sequence[float] = 1,
-        levels: int = 8,
     ) -> None:
         super().__init__()
         self.descriptor = descriptor
         self.magnification = as_magnification(magnification)
         self.scales = as_scales(scales)
-        self.levels = levels
 
     def forward(self, image: Tensor, frames: Tensor) -> Tensor:
-        pyramid = pyramid_of(image[:, 0], self.levels - 1)
+        pyramid = pyramid_of(image[:, 0], LEVELS - 1)
         lafs = round_lafs(frames.to(image.dtype), self.magnification)
         sizes = (scaled(lafs, scale) for scale in self.scales)
         patches = [sample(pyramid, one, self.descriptor.patch_size)[0] for one in sizes]
@@ -63,27 +61,22 @@ def export_onnx(
     """
     onnxruntime = extra("onnxruntime", "export to ONNX needs onnxruntime", "export")
     extra("onnxscript", "export to ONNX needs onnxscript", "export")  # torch.onnx imports it
-    if not image and (as_magnification(magnification), as_scales(scales)) != (
-        MAGNIFICATION,
-        (1.0,),
-    ):
+    given = as_magnification(magnification), as_scales(scales)
+    if not image and given != (MAGNIFICATION, (1.0,)):
         raise ValueError("magnification and scales need image=True: patches are already sampled")
-    if image:
-        settings.setdefault("use", use_of_images(as_scales(scales)))
-    descriptor = KDModule(**settings).eval()
-    module: nn.Module = descriptor
     batch = torch.export.Dim.DYNAMIC
+    examples: list[tuple[Tensor, ...]]
+    shapes: dict[str, Any]
+    module: nn.Module
     if image:
-        module = FramesModule(descriptor, magnification, scales).eval()
-        shapes: dict[str, Any] = {"image": {2: batch, 3: batch}, "frames": {0: batch}}
-        examples: list[tuple[Tensor, ...]] = [
-            _image_example(240, 320, 7),
-            _image_example(197, 131, 50),
-        ]
+        settings.setdefault("use", use_of_images(given[1]))
+        module = FramesModule(KDModule(**settings), magnification, scales).eval()
+        shapes = {"image": {2: batch, 3: batch}, "frames": {0: batch}}
+        examples = [_image_example(240, 320, 7), _image_example(197, 131, 50)]
     else:
-        P = descriptor.patch_size
+        module = KDModule(**settings).eval()
         shapes = {"patches": {0: batch}}
-        examples = [(_patch_example(count, P),) for count in (5, 64)]
+        examples = [(_patch_example(count, module.patch_size),) for count in (5, 64)]
     with replacing(path) as temporary, torch.no_grad():
         program = torch.onnx.export(
             module,

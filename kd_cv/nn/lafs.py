@@ -22,16 +22,10 @@ from kd_cv.descriptor.frames import (
     MAGNIFICATION,
     UPRIGHT,
     Frames,
-    as_frames,
     as_magnification,
     degrees,
     from_keypoints,
 )
-
-
-def lafs_from_frames(frames: Frames, magnification: float | str = MAGNIFICATION) -> Tensor:
-    """LAFs (1, N, 2, 3), float32, of frames (N, 4): the same patches."""
-    return round_lafs(torch.from_numpy(as_frames(frames)), as_magnification(magnification)).float()
 
 
 def round_lafs(frames: Tensor, magnification: float) -> Tensor:
@@ -70,5 +64,6 @@ def frames_from_lafs(lafs: Tensor, magnification: float | str = MAGNIFICATION) -
 def lafs_from_keypoints(
     keypoints: Sequence[cv2.KeyPoint], magnification: float | str = MAGNIFICATION
 ) -> Tensor:
-    """LAFs (1, N, 2, 3) of OpenCV keypoints."""
-    return lafs_from_frames(from_keypoints(keypoints), magnification)
+    """LAFs (1, N, 2, 3), float32, of OpenCV keypoints: the same patches."""
+    frames = torch.from_numpy(from_keypoints(keypoints))
+    return round_lafs(frames, as_magnification(magnification)).float()

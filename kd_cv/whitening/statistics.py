@@ -54,17 +54,18 @@ class Statistics:
 
         All rows count as they are: drop the zero rows of patches that could not be described.
         """
-        X = self._checked(X, "X")
-        pairs = None if pairs is None else _checked_pairs(pairs, len(X))
+        X = self._checked(X)
+        pairs = _checked_pairs([] if pairs is None else pairs, len(X))
         for start in range(0, len(X), _CHUNK):
             rows = X[start : start + _CHUNK].astype(np.float64)
             mean = rows.mean(axis=0)
             rows -= mean
             self._combine(len(rows), mean, rows.T @ rows)
-        if pairs is not None:
-            for start in range(0, len(pairs), _CHUNK):
-                i0, i1 = pairs[start : start + _CHUNK].T
-                self._add_differences(X[i0].astype(np.float64) - X[i1])
+        for start in range(0, len(pairs), _CHUNK):
+            i0, i1 = pairs[start : start + _CHUNK].T
+            differences = X[i0].astype(np.float64) - X[i1]
+            self._pair_scatter = self._pair_scatter + differences.T @ differences
+        self.pair_count += len(pairs)
         return self
 
     def merge(self, other: Statistics) -> Statistics:
@@ -89,10 +90,8 @@ class Statistics:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write one .npz file, whole or not at all."""
         arrays = {
-            "mean": self.mean,
-            "scatter": self._scatter,
-            "pair_scatter": self._pair_scatter,
-        }
+            "mean": self.mean, "scatter": self._scatter, "pair_scatter": self._pair_scatter
+        }  # fmt: skip
         meta = {"dim": self.dim, "count": self.count, "pair_count": self.pair_count}
         write_archive(path, "statistics", arrays, meta)
 
@@ -118,15 +117,15 @@ class Statistics:
         statistics._pair_scatter = arrays["pair_scatter"].astype(np.float64)
         return statistics
 
-    def _checked(self, X: ArrayLike, name: str) -> NDArray[Any]:
+    def _checked(self, X: ArrayLike) -> NDArray[Any]:
         X = np.asarray(X)
         if X.ndim != 2 or X.shape[1] != self.dim:
-            raise ValueError(f"{name} must be (N, {self.dim}), got shape {X.shape}")
+            raise ValueError(f"X must be (N, {self.dim}), got shape {X.shape}")
         if X.dtype.kind not in "fiu":
-            raise TypeError(f"{name} must be an array of real numbers, got dtype {X.dtype}")
+            raise TypeError(f"X must be an array of real numbers, got dtype {X.dtype}")
         bad = np.flatnonzero(~np.isfinite(X).all(axis=1))
         if len(bad):
-            raise ValueError(f"{name} has NaN or infinity in {len(bad)} rows, first in {bad[0]}")
+            raise ValueError(f"X has NaN or infinity in {len(bad)} rows, first in {bad[0]}")
         return X
 
     def _combine(self, count: int, mean: Float64, scatter: Float64) -> None:
@@ -139,10 +138,6 @@ class Statistics:
         self._scatter = self._scatter + scatter + between
         self.mean = self.mean + delta * (count / total)
         self.count = total
-
-    def _add_differences(self, differences: Float64) -> None:
-        self._pair_scatter = self._pair_scatter + differences.T @ differences
-        self.pair_count += len(differences)
 
 
 def balanced(statistics: Sequence[Statistics]) -> Statistics:

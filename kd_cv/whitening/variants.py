@@ -48,14 +48,11 @@ def variant_name(name: str) -> str:
         canonical = ALIASES.get(plain, plain)
     if canonical not in VARIANTS:
         known = ", ".join(VARIANTS)
+        aliases = ", ".join(f"{alias} = {name}" for alias, name in ALIASES.items())
         raise ValueError(
-            f"unknown whitening {name!r}: expected {BEST}, or one of {known} (or {_aliases()})"
+            f"unknown whitening {name!r}: expected {BEST}, or one of {known} (or {aliases})"
         )
     return canonical
-
-
-def _aliases() -> str:
-    return ", ".join(f"{alias} = {name}" for alias, name in ALIASES.items())
 
 
 def eig(C: ArrayLike) -> tuple[Float64, Float64]:
@@ -125,15 +122,11 @@ def supervised(
         diagonal = np.diag(C_M)
         diagonal = np.where(diagonal > FLOOR * np.diag(C), diagonal, np.diag(C))
         weights = np.where(diagonal > 0, diagonal, 1.0) ** -0.5
-    E, scale = _whiten_pairs(C_M * np.outer(weights, weights), shrink_index)
+    E, lam = eig(C_M * np.outer(weights, weights))
+    scale = lam**-0.5
+    if shrink_index is not None:
+        scale = shrinkage(lam / lam[0], shrink_index) * lam[0] ** -0.5
     half = (E * scale**t) @ E.T  # C_M^-t/2
     V, _ = eig(half @ (C * np.outer(weights, weights)) @ half)
     A = weights[:, None] * (half @ V)
     return A if dim is None else A[:, : as_int(dim, "dim", 1, len(A))]
-
-
-def _whiten_pairs(C_M: Float64, shrink_index: int | None) -> tuple[Float64, Float64]:
-    E, lam = eig(C_M)
-    if shrink_index is None:
-        return E, lam**-0.5
-    return E, shrinkage(lam / lam[0], shrink_index) * lam[0] ** -0.5

@@ -146,8 +146,7 @@ class Whitening:
 
     def has(self, variant: str) -> bool:
         """Whether the variant was fitted: W_S needs matching pairs, W_M has to be trained."""
-        matrices = {"ws": self.A_s, "wm": self.A_m}
-        return matrices.get(variant_name(variant), self.U) is not None
+        return {"ws": self.A_s, "wm": self.A_m}.get(variant_name(variant), self.U) is not None
 
     def variants(self) -> tuple[str, ...]:
         """The variants that were fitted."""
@@ -183,15 +182,12 @@ class Whitening:
             raise ValueError(f'beta_index is a setting of "wus", not of {name!r}')
         if not self.has(name):
             lack = {"ws": "fitted without matching pairs", "wm": "not trained"}[name]
-            there = ", ".join(f'"{other}"' for other in VARIANTS if self.has(other))
+            there = ", ".join(f'"{other}"' for other in self.variants())
             raise ValueError(f'these matrices were {lack}: "{name}" is missing; there are {there}')
-        if name == "wm":
-            assert self.mu_m is not None and self.A_m is not None
-            return Projection(self.mu_m, np.ascontiguousarray(self.A_m[:, :columns]))
-        if name == "ws":
-            assert self.A_s is not None
-            mu = self.mu if self.mu_s is None else self.mu_s
-            return Projection(mu, np.ascontiguousarray(self.A_s[:, :columns]))
+        if name in ("ws", "wm"):
+            mu, A_whole = (self.mu_s, self.A_s) if name == "ws" else (self.mu_m, self.A_m)
+            assert A_whole is not None
+            return Projection(self.mu if mu is None else mu, _float32(A_whole[:, :columns]))
         if name == "wus":
             index = self.beta_index if beta_index is None else beta_index
             scale = shrinkage(self.lam / self.lam_scale, index)

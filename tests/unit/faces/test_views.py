@@ -233,12 +233,13 @@ def test_heic_is_read_where_its_reader_is_installed(photographs, tmp_path):
     np.testing.assert_allclose(found.H_0to1[:2, 2] / found.H_0to1[2, 2], [-20, -20], atol=0.5)
 
 
-def test_verification_of_retrieval_counts_both_walls(scene):
+def test_verification_of_retrieval_counts_both_walls(scene, monkeypatch):
     from kd_cv.collection import Extraction
 
     extraction = Extraction(max_keypoints=1000)
     query, other = (extraction.features(image) for image in scene)
-    hit = retrieval.verified(query, other, "other", 1.0, threshold=3.0)
+    monkeypatch.setattr(retrieval, "THRESHOLD", 3.0)
+    hit = retrieval.verified(retrieval.Hit("other", 1.0), query, other)
     assert hit.verified and hit.model == "fundamental" and hit.H_0to1 is None
     assert hit.inliers > 1.2 * match(*scene, max_keypoints=1000).inliers.sum()
 

@@ -17,7 +17,6 @@ from kornia.geometry.transform import warp_perspective  # noqa: E402
 from kd_cv import KDFeature, KDModule  # noqa: E402
 from kd_cv.nn.lafs import (  # noqa: E402
     frames_from_lafs,
-    lafs_from_frames,
     lafs_from_keypoints,
     round_lafs,
 )
@@ -33,6 +32,10 @@ def as_batch(*images):
     """uint8 arrays to (B, 1, H, W) or (B, 3, H, W)."""
     planes = [image[None] if image.ndim == 2 else image.transpose(2, 0, 1) for image in images]
     return torch.from_numpy(np.stack(planes)).float() / 255
+
+
+def lafs_of(frames, magnification=15.0):
+    return round_lafs(torch.from_numpy(frames), magnification).float()
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +104,7 @@ def test_keypoints_and_lafs_round_trip(keypoints):
 
 
 def test_lafs_are_kornias():
-    lafs = lafs_from_frames(FRAMES, magnification=12.0)
+    lafs = lafs_of(FRAMES, 12.0)
     np.testing.assert_allclose(KF.get_laf_center(lafs)[0], FRAMES[:, :2], rtol=1e-6)
     np.testing.assert_allclose(KF.get_laf_scale(lafs).flatten(), 6 * FRAMES[:, 2], rtol=1e-6)
     turn = KF.get_laf_orientation(lafs).flatten().numpy() + FRAMES[:, 3]  # the other way round
@@ -110,9 +113,7 @@ def test_lafs_are_kornias():
 
 def test_upright_keypoints_and_affine_lafs():
     upright = np.array([[10.0, 20.0, 4.0, -1.0]])
-    np.testing.assert_allclose(
-        frames_from_lafs(lafs_from_frames(upright)), [[10, 20, 4, 0]], rtol=1e-6
-    )
+    np.testing.assert_allclose(frames_from_lafs(lafs_of(upright)), [[10, 20, 4, 0]], rtol=1e-6)
     affine = torch.tensor([[[12.0, 0.0, 5.0], [3.0, 27.0, 6.0]]])  # area of a circle of scale 18
     np.testing.assert_allclose(frames_from_lafs(affine, 12.0), [[5, 6, 3, 0]])
 
@@ -132,7 +133,7 @@ def test_both_samplers_look_at_the_same_points(P):
     u, v = 12 * size / P * i[None, None, :], 12 * size / P * i[None, :, None]
     cos, sin = np.cos(np.deg2rad(angle)), np.sin(np.deg2rad(angle))
     for ramp, expected in ((x, cx + cos * u - sin * v), (y, cy + sin * u + cos * v)):
-        lafs = lafs_from_frames(FRAMES, 12.0)
+        lafs = lafs_of(FRAMES, 12.0)
         theirs = KF.extract_patches_from_pyramid(torch.from_numpy(ramp)[None, None], lafs, P)
         np.testing.assert_allclose(512 * theirs[0, :, 0], expected, atol=1e-3)
         np.testing.assert_allclose(
