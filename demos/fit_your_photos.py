@@ -8,12 +8,11 @@ import tempfile
 from pathlib import Path
 
 import cv2
-import numpy as np
 
 from kd_cv import DoG, KDDescriptor, match
-from kd_cv.evaluate.metrics import matching_precision
 from kd_cv.evaluate.readers import warped_images
 from kd_cv.fit.photographs import fit_photos, read_reduced, split_photos
+from kd_cv.geometry import reprojection_errors
 from kd_cv.io.files import utf8
 from kd_cv.io.images import list_photos
 from kd_cv.pictures.matches import draw_matches
@@ -64,8 +63,8 @@ detector = DoG(1500)
 results = {}
 for title, descriptor in descriptors.items():
     result = match(image0, image1, descriptor, detector=detector)
-    right = matching_precision(result.points0, result.points1, images.H_1tok[1])
-    count = int(np.rint(right * len(result.matches)))
+    errors = reprojection_errors(result.points0, result.points1, images.H_1tok[1])
+    count = int((errors <= 3).sum())
     print(f"{title}: {count} of {len(result.matches)} matches are right")
     results[title] = result
 if not cv2.imwrite(args.out, draw_matches(image0, image1, results, 420)):

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import cv2
 import numpy as np
@@ -198,14 +198,13 @@ def patch_map(
     before whitening.
     """
     row, column = _row_column(pixel, spec.patch_size)
-    _check_linear(projection, spec)
+    mu, B = _linear(projection, spec)
     unmasked = 1.0 / Grid.of_size(spec.patch_size).g
     index = [row * spec.patch_size + column]
     psi = pixel_features(spec, planes(theta_p, unmasked), index)
     parts = spec.constants.parts
     scale = 1.0 / ((psi**2 @ parts) ** 0.5 @ parts.T * len(spec.parts) ** 0.5)
     scale = scale[0]  # |psi(p)| is the same for all pixels, so this is their scale too
-    mu, B = _linear(projection, spec)
     z = B(scale * psi[0] - mu)
     return pixel_responses(spec, planes(theta_q, unmasked), scale * z) - mu @ z
 
@@ -286,54 +285,50 @@ def explain(
         settings.patches(as_gray(image), _as_frame(keypoint, descriptor))[0]
         for image, keypoint in ((image0, keypoint0), (image1, keypoint1))
     )
-    pixels0, pixels1 = (
-        Pixels.of(stack[None], settings.spec, settings.scales) for stack in (stack0, stack1)
-    )
-    largest = int(np.argmax(settings.scales))
-    return _explain(pixels0, pixels1, stack0[largest], stack1[largest], settings.projection)
+    return _explain(stack0, stack1, settings.spec, settings.scales, settings.projection)
 
 
 def explain_patches(
     patch0: NDArray[Any], patch1: NDArray[Any], spec: Spec, projection: Projection | None = None
 ) -> Explanation:
     """The same for two patches (P, P), uint8 or float."""
-    pixels0, pixels1 = (
-        Pixels.of(np.asarray(patch)[None, None], spec) for patch in (patch0, patch1)
-    )
-    patch0, patch1 = np.asarray(patch0, np.float32), np.asarray(patch1, np.float32)
-    return _explain(pixels0, pixels1, patch0, patch1, projection)
+    stack0, stack1 = np.asarray(patch0)[None], np.asarray(patch1)[None]
+    return _explain(stack0, stack1, spec, (1.0,), projection)
 
 
 def _explain(
-    pixels0: Pixels,
-    pixels1: Pixels,
-    patch0: NDArray[np.float32],
-    patch1: NDArray[np.float32],
+    stack0: NDArray[Any],
+    stack1: NDArray[Any],
+    spec: Spec,
+    scales: Sequence[float],
     projection: Projection | None,
 ) -> Explanation:
+    """Of two stacks of patches (S, P, P) at the scales."""
+    pixels0, pixels1 = (Pixels.of(stack[None], spec, scales) for stack in (stack0, stack1))
     heat0, heat1, similarities = {}, {}, {}
-    for name, linear in _similarities(pixels0.spec, projection).items():
+    for name, linear in _similarities(spec, projection).items():
         maps = _heat_maps(pixels0, pixels1, linear)
         heat0[name], heat1[name] = maps.heat0[0], maps.heat1[0]
         similarities[name] = float(maps.similarity[0])
     # The last name is the descriptor's own.
-    shares = {part: float(share[0]) for part, share in maps.shares.items()}
+    shares = dict(zip(part_names(spec), maps.shares[0].tolist(), strict=True))
+    largest = int(np.argmax(scales))
+    patch0, patch1 = (np.asarray(stack[largest], np.float32) for stack in (stack0, stack1))
     return Explanation(patch0, patch1, heat0, heat1, similarities, shares, name)
 
 
-@dataclass(frozen=True)
-class HeatMaps:
+class HeatMaps(NamedTuple):
     """What made N pairs of patches alike, each by the similarity of its two descriptors.
 
     heat0, heat1  (N, P, P): what each pixel adds to it
     similarity    (N,) cosines, the sums of the heat maps
-    shares        part -> (N,): what it adds; what two parts do together is halved
+    shares        (N, parts): what each of `part_names` adds; what two do together is halved
     """
 
     heat0: Array
     heat1: Array
     similarity: Array
-    shares: Mapping[str, Array]
+    shares: Array
 
 
 def heat_maps(patches0: ArrayLike, patches1: ArrayLike, settings: Settings) -> HeatMaps:
@@ -350,25 +345,22 @@ def heat_maps(patches0: ArrayLike, patches1: ArrayLike, settings: Settings) -> H
             for stack in stacks
         )
         done.append(_heat_maps(pixels0, pixels1, linear))
-    return HeatMaps(
-        np.concatenate([maps.heat0 for maps in done]),
-        np.concatenate([maps.heat1 for maps in done]),
-        np.concatenate([maps.similarity for maps in done]),
-        {part: np.concatenate([maps.shares[part] for maps in done]) for part in done[0].shares},
-    )
+    return HeatMaps(*map(np.concatenate, zip(*done, strict=True)))
 
 
 def _heat_maps(pixels0: Pixels, pixels1: Pixels, linear: Linear) -> HeatMaps:
-    mu, _ = linear
-    spec = pixels0.spec
-    z0, z1 = _directions(pixels0.V, pixels1.V, *linear)
-    each = (pixels0.V - mu) * z1, (pixels1.V - mu) * z0
-    shares = {
-        name: sum(terms[:, part].sum(axis=1) for terms in each) / 2
-        for name, part in zip(_part_names(spec), spec.parts, strict=True)
-    }
+    """With z0, z1 (N, D) for which (V0 - mu) . z1 = (V1 - mu) . z0 = the cosine."""
+    mu, B = linear
+    V0, V1 = pixels0.V - mu, pixels1.V - mu
+    z0, z1 = B(V0), B(V1)
+    squares = (V0 * z0).sum(axis=1) * (V1 * z1).sum(axis=1)
+    known = pixels0.V.any(axis=1) & pixels1.V.any(axis=1)  # of zero vectors it is zero
+    factor = (known / core.nonzero(np.sqrt(squares)))[:, None]
+    z0, z1 = factor * z0, factor * z1
+    each = V0 * z1, V1 * z0
+    shares = [sum(terms[:, part].sum(axis=1) for terms in each) / 2 for part in pixels0.spec.parts]
     heat0, heat1 = pixels0.heat(z1, z1 @ mu), pixels1.heat(z0, z0 @ mu)
-    return HeatMaps(heat0, heat1, each[0].sum(axis=1), shares)
+    return HeatMaps(heat0, heat1, each[0].sum(axis=1), np.stack(shares, axis=1))
 
 
 Linear = tuple[Array, Callable[[Array], Array]]  # mu (D,) and v -> A A^T v
@@ -376,10 +368,9 @@ Linear = tuple[Array, Callable[[Array], Array]]  # mu (D,) and v -> A A^T v
 
 def _similarities(spec: Spec, projection: Projection | None) -> dict[str, Linear]:
     """Each similarity of two raw vectors as mu and A A^T; the descriptor's own comes last."""
-    _check_linear(projection, spec)
     zero = np.zeros(spec.dim)
     similarities: dict[str, Linear] = {}
-    for name, indicator in zip(_part_names(spec), spec.constants.parts.T, strict=True):
+    for name, indicator in zip(part_names(spec), spec.constants.parts.T, strict=True):
         similarities[name] = zero, lambda v, chosen=indicator: v * chosen  # type: ignore[misc]
     similarities[spec.kernel] = _linear(None, spec)
     if projection is not None:
@@ -387,31 +378,14 @@ def _similarities(spec: Spec, projection: Projection | None) -> dict[str, Linear
     return similarities
 
 
-def _part_names(spec: Spec) -> tuple[str, ...]:
+def part_names(spec: Spec) -> tuple[str, ...]:
+    """Of the parts of a raw descriptor, in their order."""
     return POSITIONS if spec.kernel == "concat" else (spec.kernel,)
 
 
 def _linear(projection: Projection | None, spec: Spec) -> Linear:
     if projection is None:
         return np.zeros(spec.dim), lambda v: v
-    A = projection.A.astype(np.float64)
-    return projection.mu.astype(np.float64), lambda v: (v @ A) @ A.T
-
-
-def _directions(
-    V0: Array, V1: Array, mu: Array, B: Callable[[Array], Array]
-) -> tuple[Array, Array]:
-    """z0, z1 (N, D) with (V0 - mu) . z1 = (V1 - mu) . z0 = the cosine; zero for zero vectors."""
-    z0, z1 = B(V0 - mu), B(V1 - mu)
-    squares = ((V0 - mu) * z0).sum(axis=1) * ((V1 - mu) * z1).sum(axis=1)
-    known = V0.any(axis=1) & V1.any(axis=1)
-    factor = (known / core.nonzero(np.sqrt(squares)))[:, None]
-    return factor * z0, factor * z1
-
-
-def _check_linear(projection: Projection | None, spec: Spec) -> None:
-    if projection is None:
-        return
     if projection.power != 1.0:
         raise ValueError(
             f"a whitening with a power of {projection.power:g} acts on the sum of the pixels and "
@@ -422,6 +396,8 @@ def _check_linear(projection: Projection | None, spec: Spec) -> None:
             f"the projection takes vectors of {len(projection.mu)} dimensions, but the "
             f"{spec.kernel!r} descriptor has {spec.dim}"
         )
+    A = projection.A.astype(np.float64)
+    return projection.mu.astype(np.float64), lambda v: (v @ A) @ A.T
 
 
 def _as_frame(keypoint: cv2.KeyPoint | ArrayLike, descriptor: KDDescriptor) -> NDArray[np.float64]:

@@ -104,17 +104,10 @@ def plot_keypoints(
     x, y, size, angle = frames.T
     diameter, turn = magnification * size, radians(angle)
     circles = EllipseCollection(
-        diameter,
-        diameter,
-        np.zeros(len(frames)),
-        units="xy",
-        offsets=frames[:, :2],
-        offset_transform=ax.transData,
-        facecolors="none",
-        edgecolors=color,
-        linewidths=linewidth,
+        diameter, diameter, np.zeros(len(frames)), units="xy", offsets=frames[:, :2],
+        offset_transform=ax.transData, facecolors="none", edgecolors=color, linewidths=linewidth,
         label=label,
-    )
+    )  # fmt: skip
     tips = np.stack([x + diameter / 2 * np.cos(turn), y + diameter / 2 * np.sin(turn)], axis=1)
     radii = LineCollection(
         list(np.stack([frames[:, :2], tips], axis=1)), colors=color, linewidths=linewidth
@@ -190,35 +183,18 @@ def plot_matches(
         raise ValueError(f"inliers must have shape ({len(points0)},), got {right.shape}")
     kinds = ((~right, OUTLIER, 0.75), (right, INLIER, 1.0))
     for zorder, (chosen, color, factor) in enumerate(kinds, start=5):
-        links = _Links(
-            ax0,
-            ax1,
-            points0[chosen],
-            points1[chosen],
-            colors=color,
-            linewidths=linewidth * factor,
-            alpha=alpha,
-            zorder=zorder,
-        )
+        ends, width = (points0[chosen], points1[chosen]), linewidth * factor
+        links = _Links(ax0, ax1, *ends, colors=color, linewidths=width, alpha=alpha, zorder=zorder)
         ax0.figure.add_artist(links)
-        for ax, points in ((ax0, points0), (ax1, points1)):
+        for ax, points in zip((ax0, ax1), ends, strict=True):
             ax.scatter(
-                points[chosen, 0],
-                points[chosen, 1],
-                s=9 * linewidth * factor,
-                color=color,
-                edgecolors="white",
-                linewidths=0.25,
-                zorder=zorder + 2,
-            )
+                points[:, 0], points[:, 1], s=9 * width, color=color, edgecolors="white",
+                linewidths=0.25, zorder=zorder + 2,
+            )  # fmt: skip
     if inliers is not None and legend:
-        _match_legend(ax0.figure, f"{right.sum():,} inliers", f"{(~right).sum():,} outliers")
+        handles: list[Artist] = [
+            Line2D([], [], color=INLIER, linewidth=2.0, label=f"{right.sum():,} inliers"),
+            Line2D([], [], color=OUTLIER, linewidth=1.0, label=f"{(~right).sum():,} outliers"),
+        ]
+        ax0.figure.legend(handles=handles, loc="outside lower center", ncols=2)
     return ax0, ax1
-
-
-def _match_legend(figure: Any, inliers: str, outliers: str) -> None:
-    handles: list[Artist] = [
-        Line2D([], [], color=INLIER, linewidth=2.0, label=inliers),
-        Line2D([], [], color=OUTLIER, linewidth=1.0, label=outliers),
-    ]
-    figure.legend(handles=handles, loc="outside lower center", ncols=2)

@@ -16,7 +16,7 @@ import os
 import re
 from collections.abc import Mapping
 from importlib import resources
-from typing import Any
+from typing import Any, NamedTuple
 
 import cv2
 import numpy as np
@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from kd_cv.descriptor.frames import as_gray, from_keypoints, resizing
 from kd_cv.descriptor.threads import opencv
-from kd_cv.explain import heat_limit, heat_maps
+from kd_cv.explain import heat_limit, heat_maps, part_names
 from kd_cv.feature2d import KDDescriptor
 from kd_cv.io.files import replacing
 from kd_cv.io.images import reduced
@@ -80,13 +80,13 @@ def report_page(
 ) -> str:
     """The page of `write_report` as text."""
     small0, small1 = reduced(image0, MAX_SIDE), reduced(image1, MAX_SIDE)
-    most = MAX_MATCHES // len(results)
+    shown = _Shown((image0, image1), names, ratio, threshold, MAX_MATCHES // len(results))
     parts = [
-        _Part(title, image0, image1, result, descriptor, names, ratio, threshold, most)
-        for title, (result, descriptor) in results.items()
+        _part(number, title, *matched, shown)
+        for number, (title, matched) in enumerate(results.items())
     ]
-    H_0to1 = parts[0].H_0to1
-    sheets = "".join(part.sheets(number) for number, part in enumerate(parts))
+    first, _ = next(iter(results.values()))
+    H_0to1 = first.H_0to1 if first.success else None
     data = {
         "sizes": [list(image.shape[1::-1]) for image in (image0, image1)],
         "ratio": float(ratio),
@@ -99,7 +99,7 @@ def report_page(
             "outline": palette.OUTLINE,
             "heat": [palette.hexadecimal(color) for color in palette.diverging_colors()],
         },
-        "descriptors": [part.data() for part in parts],
+        "descriptors": [data for data, _ in parts],
     }
     return _fill(
         {
@@ -108,140 +108,121 @@ def report_page(
             "IMAGE0": _webp(small0),
             "IMAGE1": _webp(small1),
             "WARPED": _webp(_overlay(small0, small1, H_0to1, image0.shape, image1.shape)),
-            "SHEETS": sheets,
+            "SHEETS": "".join(sheets for _, sheets in parts),
             # "<" could end the script element that holds the data.
             "DATA": json.dumps(data, separators=(",", ":")).replace("<", "\\u003c"),
         }
     )
 
 
-class _Part:
-    """What the page holds of one descriptor."""
+class _Shown(NamedTuple):
+    """What all descriptors of a page have in common; most: how many matches it shows of each."""
 
-    def __init__(
-        self,
-        title: str,
-        image0: Image,
-        image1: Image,
-        result: MatchResult,
-        descriptor: Any,
-        names: tuple[str, str],
-        ratio: float,
-        threshold: float,
-        most: int,
-    ) -> None:
-        self.title, self.result, self.names = title, result, names
-        self.ratio, self.threshold = ratio, threshold
-        matches, self.ratios, self.inliers = _on_page(result, ratio, threshold, most)
-        keypoints = result.keypoints0, result.keypoints1
-        ours = isinstance(descriptor, KDDescriptor)
-        kd = descriptor if ours else _sift_window()
-        self.frames = [
-            kd.frames([points[i] for i in rows.tolist()])
-            for points, rows in zip(keypoints, matches.T, strict=True)
-        ]
-        scales = kd.settings.scales
-        self.side = kd.settings.side * max(scales)  # of the largest patch, in sizes of a frame
-        stack0, stack1 = (
-            kd.settings.patches(as_gray(image), frames)
-            for image, frames in zip((image0, image1), self.frames, strict=True)
-        )
-        largest = int(np.argmax(scales))
-        self.patches = _stretched(_small(_in_turn(stack0[:, largest], stack1[:, largest])))
-        self.maps, self.no_heat = None, ""
-        if not ours:
-            self.no_heat = (
-                f"The histograms of {title} cannot be shared out among the pixels: no heat maps."
-            )
-        elif kd.projection is not None and kd.projection.power != 1.0:
-            self.no_heat = "A whitening with a square root cannot be shared out among the pixels."
-        else:
-            self.maps = heat_maps(stack0, stack1, kd.settings)
+    images: tuple[Image, Image]
+    names: tuple[str, str]
+    ratio: float
+    threshold: float
+    most: int
 
-    @property
-    def H_0to1(self) -> NDArray[np.float64] | None:
-        return self.result.H_0to1 if self.result.success else None
 
-    def sheets(self, number: int) -> str:
-        """The elements that hold the patches and the heat maps."""
-        tiles = {"patches": self.patches}
-        if self.maps is not None:
-            heats = _small(_in_turn(self.maps.heat0, self.maps.heat1))
-            tiles["heats"] = _levels(heats.reshape(-1, 2, *heats.shape[1:]))
-        return "".join(
-            f'<img id="{kind}{number}" alt="" src="{_webp(_sheet(images))}" hidden>\n'
-            for kind, images in tiles.items()
-        )
+def _part(
+    number: int, title: str, result: MatchResult, descriptor: Feature, shown: _Shown
+) -> tuple[dict[str, Any], str]:
+    """What the script needs to know of one descriptor, and its patches and heat maps, in HTML."""
+    matches, ratios, inliers = _on_page(result, shown)
+    kd = descriptor
+    if not isinstance(kd, KDDescriptor):  # what stands for it sees the window of SIFT
+        kd = KDDescriptor(patch_size=TILE, whitening=None, magnification="sift")
+    keypoints = result.keypoints0, result.keypoints1
+    both = [
+        kd.frames([points[i] for i in rows.tolist()])
+        for points, rows in zip(keypoints, matches.T, strict=True)
+    ]
+    stack0, stack1 = (
+        kd.settings.patches(as_gray(image), frames)
+        for image, frames in zip(shown.images, both, strict=True)
+    )
+    scales = kd.settings.scales
+    largest = int(np.argmax(scales))
+    side = kd.settings.side * scales[largest]  # of the largest patch, in sizes of a frame
+    patches = _stretched(_small(_in_turn(stack0[:, largest], stack1[:, largest])))
+    tiles = {"patches": patches}
+    no_heat, similarity, shares = "", [], {}
+    if kd is not descriptor:
+        no_heat = f"The histograms of {title} cannot be shared out among the pixels: no heat maps."
+    elif kd.projection is not None and kd.projection.power != 1.0:
+        no_heat = "A whitening with a square root cannot be shared out among the pixels."
+    else:
+        maps = heat_maps(stack0, stack1, kd.settings)
+        heats = _small(_in_turn(maps.heat0, maps.heat1))
+        tiles["heats"] = _levels(heats.reshape(-1, 2, *heats.shape[1:]))
+        similarity = np.round(maps.similarity, 4).tolist()
+        parts = part_names(kd.settings.spec)
+        if len(parts) > 1:
+            shares = dict(zip(parts, np.round(maps.shares.T, 4).tolist(), strict=True))
+    counts = (
+        f"{result.inliers.sum()} inliers of {len(result.matches)} matches at ratio "
+        f"{shown.ratio:g} · {_geometry(result, shown.names, bool(len(ratios)))}"
+    )
+    words = WORDS[result.model] if result.success else ("", "")
+    data = {
+        "title": title,
+        "summary": f"{title} · {counts}",
+        "counts": counts,
+        "note": _note(result, len(ratios), shown.threshold),
+        "cut": len(ratios) < len(result.candidates[1]),
+        "nothing": "" if len(ratios) else _why_nothing(result, shown.names),
+        "words": [f"inliers {words[0]}".strip(), f"outliers {words[1]}".strip()],
+        "one": ["inlier", "outlier"],
+        "points": [_rounded(frames[:, :2]) for frames in both],
+        "windows": [
+            _rounded(np.stack([side * frames[:, 2], frames[:, 3].clip(0)], axis=1))
+            for frames in both
+        ],
+        "ratios": np.round(ratios.astype(np.float64), 4).tolist(),
+        "inliers": inliers.astype(int).tolist(),
+        "H": _listed(result.H_0to1 if result.success else None),
+        "F": _listed(result.F_0to1 if result.success else None),
+        "tile": int(patches.shape[1]),
+        "similarity": similarity,
+        "noHeat": no_heat,
+        "shares": shares,
+    }
+    sheets = [
+        f'<img id="{kind}{number}" alt="" src="{_webp(_sheet(images))}" hidden>\n'
+        for kind, images in tiles.items()
+    ]
+    return data, "".join(sheets)
 
-    def data(self) -> dict[str, Any]:
-        """What the script needs to know."""
-        result, H_0to1 = self.result, self.H_0to1
-        F_0to1 = result.F_0to1 if result.success else None
-        geometry = f"{NAMES[result.model]} found"
-        if not result.success:
-            geometry = f"no {geometry}"
-            if len(self.ratios):  # else it stands below, by itself
-                geometry = f"{geometry}: {named_failure(result, self.names)}"
-        words = WORDS[result.model] if result.success else ("", "")
-        counts = (
-            f"{result.inliers.sum()} inliers of {len(result.matches)} matches at ratio "
-            f"{self.ratio:g} · {geometry}"
-        )
-        return {
-            "title": self.title,
-            "summary": f"{self.title} · {counts}",
-            "counts": counts,
-            "note": _note(result, len(self.ratios), self.threshold),
-            "cut": len(self.ratios) < len(result.candidates[1]),
-            "nothing": "" if len(self.ratios) else _why_nothing(result, self.names),
-            "words": [
-                " ".join(pair).strip() for pair in zip(("inliers", "outliers"), words, strict=True)
-            ],
-            "one": ["inlier", "outlier"],
-            "points": [_rounded(frames[:, :2]) for frames in self.frames],
-            "windows": [
-                _rounded(np.stack([self.side * frames[:, 2], frames[:, 3].clip(0)], axis=1))
-                for frames in self.frames
-            ],
-            "ratios": np.round(self.ratios.astype(np.float64), 4).tolist(),
-            "inliers": self.inliers.astype(int).tolist(),
-            "H": None if H_0to1 is None else H_0to1.tolist(),
-            "F": None if F_0to1 is None else F_0to1.tolist(),
-            "tile": int(self.patches.shape[1]),
-            "similarity": [] if self.maps is None else np.round(self.maps.similarity, 4).tolist(),
-            "noHeat": self.no_heat,
-            "shares": {}
-            if self.maps is None or len(self.maps.shares) < 2
-            else {k: np.round(v, 4).tolist() for k, v in self.maps.shares.items()},
-        }
+
+def _geometry(result: MatchResult, names: tuple[str, str], explained: bool) -> str:
+    """What was found; if nothing was, why, unless that stands below by itself."""
+    if result.success:
+        return f"{NAMES[result.model]} found"
+    why = f": {named_failure(result, names)}" if explained else ""
+    return f"no {NAMES[result.model]} found{why}"
+
+
+def _listed(matrix: NDArray[np.float64] | None) -> list[list[float]] | None:
+    return None if matrix is None else matrix.tolist()
 
 
 def _on_page(
-    result: MatchResult, ratio: float, threshold: float, most: int
+    result: MatchResult, shown: _Shown
 ) -> tuple[NDArray[np.int64], NDArray[np.float32], NDArray[np.bool_]]:
     """Matches, ratios and inliers of the page, the most certain first.
 
     What passes the ratio test is what `result` says; the rest is measured against its model.
     """
     matches, ratios = result.candidates
-    inliers = np.zeros(len(matches), bool)
-    passed = ratios <= ratio
-    if result.matrix is not None:
-        points0, points1 = (
-            from_keypoints(keypoints)[rows, :2]
-            for keypoints, rows in zip(
-                (result.keypoints0, result.keypoints1), matches.T, strict=True
-            )
-        )
-        inliers = result.errors(points0, points1) <= threshold
-    inliers[passed] = result.inliers
-    order = np.argsort(ratios, kind="stable")[:most]
+    points0, points1 = (
+        from_keypoints(keypoints)[rows, :2]
+        for keypoints, rows in zip((result.keypoints0, result.keypoints1), matches.T, strict=True)
+    )
+    inliers = result.errors(points0, points1) <= shown.threshold
+    inliers[ratios <= shown.ratio] = result.inliers
+    order = np.argsort(ratios, kind="stable")[: shown.most]
     return matches[order], ratios[order], inliers[order]
-
-
-def _sift_window() -> KDDescriptor:
-    """What stands for a descriptor that is not ours: it sees the window of SIFT."""
-    return KDDescriptor(patch_size=TILE, whitening=None, magnification="sift")
 
 
 def _in_turn(first: NDArray[Any], second: NDArray[Any]) -> NDArray[Any]:

@@ -9,13 +9,13 @@ order of the input, as that benchmark does.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.spatial import cKDTree
 
-from kd_cv.geometry import reprojection_errors, warp_points
+from kd_cv.geometry import warp_points
 
 Float64 = NDArray[np.float64]
 
@@ -33,8 +33,7 @@ def fpr95(distances: ArrayLike, labels: ArrayLike) -> float:
     matching pairs. The threshold is the smallest distance with that recall; it accepts all pairs
     that are at it.
     """
-    distances, labels = _scores(distances, "distances"), _labels(labels, "labels")
-    _same_length(distances, labels)
+    distances, labels = _labelled(distances, labels, "distances", "labels")
     positive, negative = np.sort(distances[labels]), distances[~labels]
     if not len(positive) or not len(negative):
         raise ValueError(
@@ -60,8 +59,7 @@ def average_precision(
     An answer with score -inf counts as not given. Without any positive the score is 0.
     ties: "as given" ranks answers of one score in the order of the input, as HPatches does.
     """
-    scores, correct = _scores(scores, "scores"), _labels(correct, "correct")
-    _same_length(scores, correct)
+    scores, correct = _labelled(scores, correct, "scores", "correct")
     n_correct = int(correct.sum())
     if n_positive is None:
         n_positive = n_correct
@@ -74,7 +72,7 @@ def average_precision(
     ranked = correct[order][scores[order] > -np.inf]
     tp = np.concatenate([[0], np.cumsum(ranked)])
     precision = np.concatenate([[1.0], tp[1:] / np.arange(1, len(tp))])
-    return float(_trapezoid(precision, tp / n_positive))
+    return _trapezoid(precision, tp / n_positive)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -109,9 +107,13 @@ def matching(reference: ArrayLike, other: ArrayLike) -> float:
             "matching needs two arrays of one shape with 1 or more rows, "
             f"got {reference.shape} and {other.shape}"
         )
-    index, distance = nearest(reference, other)
-    correct = index == np.arange(len(index))
-    return average_precision(-distance, correct, len(correct), ties="as given")
+    rows = np.arange(len(reference))
+    starts = range(0, len(rows), _CHUNK)
+    index = np.concatenate(
+        [pairwise_distances(reference[s : s + _CHUNK], other).argmin(axis=1) for s in starts]
+    )
+    distance = np.linalg.norm(reference - other[index], axis=1)
+    return average_precision(-distance, index == rows, len(rows), ties="as given")
 
 
 def retrieval(
@@ -126,10 +128,8 @@ def retrieval(
     queries (Q, D); positives (Q, n, D): the same patches in the other images; distractors (M, D).
     A query's pool is its positives and the distractors of other sequences.
     """
-    queries, distractors = (
-        _descriptors(queries, "queries"),
-        _descriptors(distractors, "distractors"),
-    )
+    queries = _descriptors(queries, "queries")
+    distractors = _descriptors(distractors, "distractors")
     positives = np.asarray(positives, np.float64)
     query_sequences, distractor_sequences = map(np.asarray, (query_sequences, distractor_sequences))
     Q, dim = queries.shape
@@ -174,31 +174,8 @@ def pairwise_distances(X0: ArrayLike, X1: ArrayLike) -> Float64:
     return np.sqrt(np.maximum(squares - 2 * (X0 @ X1.T), 0))
 
 
-def nearest(X0: ArrayLike, X1: ArrayLike) -> tuple[NDArray[np.int64], Float64]:
-    """Index (N,) and distance (N,) of the nearest row of X1 (M, D) to each row of X0 (N, D)."""
-    X0, X1 = _descriptors(X0, "X0"), _descriptors(X1, "X1")
-    if not len(X1):
-        raise ValueError("X1 is empty: nothing is nearest")
-    index = np.empty(len(X0), np.int64)
-    for start in range(0, len(X0), _CHUNK):
-        chunk = slice(start, start + _CHUNK)
-        index[chunk] = pairwise_distances(X0[chunk], X1).argmin(axis=1)
-    return index, np.linalg.norm(X0 - X1[index], axis=1)
-
-
 # --------------------------------------------------------------------------------------------------
 # Matches and homographies
-
-
-def matching_precision(
-    points0: ArrayLike, points1: ArrayLike, H_0to1: ArrayLike, threshold: float = 3.0
-) -> float:
-    """Share of the matches (M, 2), (M, 2) that are within the threshold, in pixels of image 1.
-
-    No matches at all have precision 0.
-    """
-    errors = reprojection_errors(points0, points1, H_0to1)
-    return float(np.mean(errors <= threshold)) if len(errors) else 0.0
 
 
 def repeatability(
@@ -254,8 +231,8 @@ def homography_corner_error(
     return float(np.linalg.norm(warp_points(corners, H_0to1) - truth, axis=1).mean())
 
 
-def auc(errors: ArrayLike, thresholds: Sequence[float] = (3, 5, 10)) -> Float64:
-    """Area under the curve of recall over error, up to each threshold and divided by it.
+def auc(errors: ArrayLike, threshold: float) -> float:
+    """Area under the curve of recall over error, up to a threshold and divided by it.
 
     The convention of SuperGlue and LightGlue: the curve rises linearly from (0, 0) through
     (k-th smallest error, k / N) and is level from the last error below the threshold on. Failures
@@ -264,15 +241,12 @@ def auc(errors: ArrayLike, thresholds: Sequence[float] = (3, 5, 10)) -> Float64:
     errors = np.sort(_scores(errors, "errors"))
     if len(errors) and errors[0] < 0:
         raise ValueError(f"errors must not be negative, got {errors[0]}")
-    areas = []
-    for threshold in thresholds:
-        if not 0 < threshold < np.inf:
-            raise ValueError(f"thresholds must be positive, got {threshold!r}")
-        below = errors[errors < threshold]
-        recall = np.arange(len(below) + 1) / max(len(errors), 1)
-        e = np.concatenate([[0.0], below, [threshold]])
-        areas.append(_trapezoid(np.append(recall, recall[-1]), e) / threshold)
-    return np.array(areas)
+    if not 0 < threshold < np.inf:
+        raise ValueError(f"the threshold must be positive, got {threshold!r}")
+    below = errors[errors < threshold]
+    recall = np.arange(len(below) + 1) / max(len(errors), 1)
+    e = np.concatenate([[0.0], below, [threshold]])
+    return _trapezoid(np.append(recall, recall[-1]), e) / threshold
 
 
 # --------------------------------------------------------------------------------------------------
@@ -292,16 +266,16 @@ def _scores(values: ArrayLike, name: str) -> Float64:
     return values
 
 
-def _labels(values: ArrayLike, name: str) -> NDArray[np.bool_]:
-    values = np.asarray(values)
-    if values.ndim != 1 or not np.isin(values, (0, 1)).all():
-        raise ValueError(f"{name} must be (N,) of 0 and 1, or of booleans")
-    return values.astype(bool)
-
-
-def _same_length(a: NDArray[Any], b: NDArray[Any]) -> None:
-    if len(a) != len(b):
-        raise ValueError(f"expected as many scores as labels, got {len(a)} and {len(b)}")
+def _labelled(
+    scores: ArrayLike, labels: ArrayLike, name: str, of_labels: str
+) -> tuple[Float64, NDArray[np.bool_]]:
+    """Scores (N,) and as many labels (N,)."""
+    scores, labels = _scores(scores, name), np.asarray(labels)
+    if labels.ndim != 1 or not np.isin(labels, (0, 1)).all():
+        raise ValueError(f"{of_labels} must be (N,) of 0 and 1, or of booleans")
+    if len(scores) != len(labels):
+        raise ValueError(f"expected as many scores as labels, got {len(scores)} and {len(labels)}")
+    return scores, labels.astype(bool)
 
 
 def _descriptors(X: ArrayLike, name: str) -> Float64:

@@ -24,6 +24,7 @@ from kd_cv.evaluate.scores import PairScore, Score
 from kd_cv.feature2d import KDDescriptor
 from kd_cv.features import RootSIFT
 from kd_cv.fit.sequences import ImageSet
+from kd_cv.geometry import reprojection_errors
 from kd_cv.neighbours import match_descriptors
 from kd_cv.types import Feature
 
@@ -136,8 +137,7 @@ def plane_scores(image0: Features, image1: Features, plane: Plane, measure: Meas
     (x0, d0), (x1, d1) = image0, image1
     matches, _ = match_descriptors(d0, d1, ratio=measure.ratio)
     a, b = x0[matches[:, 0]], x1[matches[:, 1]]
-    off = np.linalg.norm(metrics.warp_points(a, plane.H_0to1) - b, axis=1)
-    correct = int((off <= measure.threshold).sum())
+    correct = int((reprojection_errors(a, b, plane.H_0to1) <= measure.threshold).sum())
     again = metrics.repeatability(x0, x1, plane.H_0to1, (plane.shape0, plane.shape1))
     values = {
         "repeatability": 100 * again,

@@ -145,4 +145,4 @@ def _mean(values: NDArray[Any]) -> float:
 
 def area(errors: NDArray[Any], threshold: float) -> float:
     """AUC of errors up to a threshold, in percent."""
-    return 100 * float(metrics.auc(errors.ravel(), (threshold,))[0])
+    return 100 * metrics.auc(errors.ravel(), threshold)

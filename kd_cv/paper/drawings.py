@@ -14,7 +14,7 @@ from kd_cv.draw.maps import add_heat_key, plot_heatmap, plot_patch, plot_patch_m
 from kd_cv.draw.style import Figure, bare, framed, plt, style
 from kd_cv.evaluate.metrics import fpr95
 from kd_cv.explain import Array, Explanation, Pixel, kernel_map, patch_map, slices
-from kd_cv.paper.material import WHITENED, Column, Curve
+from kd_cv.paper.material import WHITENED, Columns, Curve
 from kd_cv.pictures.palette import BLUE, GRAY, GREEN, ORANGE, PURPLE, VERMILION
 from kd_cv.whitening.whitening import Whitening
 
@@ -154,17 +154,17 @@ def draw_combination(patch_size: int = 64) -> Figure:
 
 
 @style()
-def draw_whitening(columns: Sequence[Column], note: str = "") -> Figure:
+def draw_whitening(columns: Columns, note: str = "") -> Figure:
     """Figure 5: patch maps for several whitenings (columns) and gradient angles (rows)."""
     angles = ("0", "π/4", "π/2", "3π/4", "π")
     figure, axes = plt.subplots(
         5, len(columns), figsize=(1.22 * len(columns) + 0.6, 6.4), layout="compressed"
     )
-    for column, (title, spec, projection) in enumerate(columns):
-        pixel = _pixel(spec.patch_size, -0.4, 0.4)
+    for column, (title, settings) in enumerate(columns.items()):
+        pixel = _pixel(settings.patch_size, -0.4, 0.4)
         for row, name in enumerate(angles):
             theta = row * np.pi / 4
-            values = patch_map(spec, pixel, theta, theta, projection)
+            values = patch_map(settings.spec, pixel, theta, theta, settings.projection)
             plot_patch_map(axes[row, column], values, pixel)
             if column == 0:
                 axes[row, 0].set_ylabel(rf"$p_\theta = q_\theta =$ {name}")
@@ -173,18 +173,20 @@ def draw_whitening(columns: Sequence[Column], note: str = "") -> Figure:
 
 
 @style()
-def draw_slices(columns: Sequence[Column], note: str = "") -> Figure:
+def draw_slices(columns: Columns, note: str = "") -> Figure:
     """Figure 6: patch maps along the row and the column of the pixel, each divided by its peak."""
     looks = ((BLUE, "-"), (ORANGE, "--"), (GREEN, "-."), (VERMILION, ":"), (PURPLE, "-"))
     figure, axes = plt.subplots(1, 3, figsize=(7.2, 2.5), width_ratios=[0.75, 1, 1])
-    maps = []
-    for _, spec, projection in columns:
-        pixel = _pixel(spec.patch_size, -0.4, 0.4)
-        maps.append(patch_map(spec, pixel, 0.0, 0.0, projection))
-    plot_patch_map(axes[0], maps[0], pixel, title=columns[0][0])
+    pixel = _pixel(next(iter(columns.values())).patch_size, -0.4, 0.4)
+    maps = {
+        title: patch_map(settings.spec, pixel, 0.0, 0.0, settings.projection)
+        for title, settings in columns.items()
+    }
+    title, values = next(iter(maps.items()))
+    plot_patch_map(axes[0], values, pixel, title=title)
     axes[0].axhline(pixel[1], color="white", linewidth=0.8, linestyle="--")
     axes[0].axvline(pixel[0], color="white", linewidth=0.8, linestyle="--")
-    for (title, _, _), values, (color, dashes) in zip(columns, maps, looks, strict=False):
+    for (title, values), (color, dashes) in zip(maps.items(), looks, strict=False):
         for ax, line in zip(axes[1:], slices(values, pixel), strict=True):
             ax.plot(line / values.max(), dashes, color=color, label=title)
     for ax, at, attribute in zip(axes[1:], pixel, ("x", "y"), strict=True):
@@ -192,7 +194,7 @@ def draw_slices(columns: Sequence[Column], note: str = "") -> Figure:
         ax.axhline(0, color=GRAY, linewidth=0.5)
         other = "y" if attribute == "x" else "x"
         ax.set(xlabel=f"$q_{attribute}$", title=f"along ${attribute}$  ($q_{other} = p_{other}$)")
-        ax.set(xlim=(0, len(maps[0]) - 1))
+        ax.set(xlim=(0, len(values) - 1))
     axes[1].set_ylabel("$M(p, q)$ / its maximum")
     low = min(ax.get_ylim()[0] for ax in axes[1:])
     for ax in axes[1:]:

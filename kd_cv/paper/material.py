@@ -9,13 +9,12 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kd_cv.descriptor.frames import MAGNIFICATION
-from kd_cv.descriptor.projection import Projection
 from kd_cv.descriptor.sampling import extract_patches
 from kd_cv.descriptor.spec import Spec
 from kd_cv.evaluate.candidates import kd_candidate
@@ -33,17 +32,10 @@ from kd_cv.whitening.whitening import Whitening
 DIM = 128
 EXPLAINED = 3  # matches, in the figure of heat maps
 Curve = Sequence[tuple[float, float]]
-Column = tuple[str, Spec, Projection | None]  # title, and what makes a patch map
+Columns = Mapping[str, Settings]  # title -> the descriptor that a patch map is made for
+#: An image and frames (M, 4) in it; the rows of the two sides of a pair are the same points.
+Side = tuple[NDArray[np.uint8], NDArray[np.float64]]
 WHITENED = {"ws": r"$W_S$", "wua": r"$W_{UA}$", "wus": r"$W_{US}$"}
-
-
-class Pairs(NamedTuple):
-    """Frames (M, 4) of two images, row by row of the same point, and the images."""
-
-    image0: NDArray[np.uint8]
-    frames0: NDArray[np.float64]
-    image1: NDArray[np.uint8]
-    frames1: NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -65,13 +57,10 @@ class Material:
             return Settings(self.patch_size, kernel, whitening=None)
         return Settings(self.patch_size, kernel, variant, self.whitening(kernel), DIM)
 
-    def spec(self, kernel: str = "concat") -> Spec:
-        return self.settings(kernel).spec
-
     def whitening(self, kernel: str = "concat") -> Whitening:
         """The matrices of a kernel."""
-        spec = self.spec(kernel)
-        return shipped.resolve(self.weights, kernel, spec.patch_size, spec.dim)
+        dim = Spec(self.patch_size, kernel).dim
+        return shipped.resolve(self.weights, kernel, self.patch_size, dim)
 
     def kernels(self) -> tuple[str, ...]:
         """Those that there are matrices for; never without "concat"."""
@@ -84,11 +73,6 @@ class Material:
                 self.whitening(kernel)
                 fitted.append(kernel)
         return tuple(fitted)
-
-    def projection(self, variant: str, kernel: str = "concat") -> Projection:
-        projection = self.settings(kernel, variant).projection
-        assert projection is not None
-        return projection
 
     @property
     def source(self) -> str:
@@ -103,66 +87,63 @@ class Material:
         return builtin_scenes(TEST_PHOTOS, "easy", 4, self.keypoints)
 
     @cached_property
-    def pairs(self) -> tuple[Pairs, ...]:
+    def pairs(self) -> list[tuple[Side, Side]]:
         """The same keypoints of each photograph and of each of its warps."""
         pairs = []
         for scene in self.scenes:
+            first = scene.views[0]
             for number, view in enumerate(scene.views[1:], start=1):
-                first, rows = scene.views[0], scene.pairs(0, number)
-                frames = first.frames[rows[:, 0]], view.frames[rows[:, 1]]
-                pairs.append(Pairs(first.load(), frames[0], view.load(), frames[1]))
-        return tuple(pairs)
+                rows0, rows1 = scene.pairs(0, number).T
+                side0 = first.load(), first.frames[rows0]
+                pairs.append((side0, (view.load(), view.frames[rows1])))
+        return pairs
 
     def descriptors(self, side: int, kernel: str = "concat", variant: str | None = None) -> Array:
         """Descriptors (M, D) of one side of the pairs, 0 or 1."""
         settings = self.settings(kernel, variant)
-        rows = [
-            settings.rows((pairs.image0, pairs.image1)[side], (pairs.frames0, pairs.frames1)[side])
-            for pairs in self.pairs
-        ]
-        return np.concatenate(rows).astype(np.float64)
+        return np.concatenate([settings.rows(*pair[side]) for pair in self.pairs]).astype(float)
 
 
-def whitening_columns(material: Material) -> list[Column]:
+def whitening_columns(material: Material) -> Columns:
     """The columns of figure 5."""
-    concat = material.spec()
-    columns: list[Column] = [("concat", concat, None)]
+    columns = {"concat": material.settings()}
     for kernel, variant in (
         ("polar", "ws"), ("cart", "ws"), ("concat", "ws"), ("concat", "wua"), ("concat", "wus"),
     ):  # fmt: skip
         if kernel in material.kernels():
-            title = f"{kernel} + {WHITENED[variant]}"
-            columns.append((title, material.spec(kernel), material.projection(variant, kernel)))
+            columns[f"{kernel} + {WHITENED[variant]}"] = material.settings(kernel, variant)
     return columns
 
 
-def slices_columns(material: Material) -> list[Column]:
+def slices_columns(material: Material) -> Columns:
     """The columns of figure 6."""
-    columns = {
-        title: (title, spec, projection) for title, spec, projection in whitening_columns(material)
+    whitened = {
+        f"concat + {WHITENED[variant]}": material.settings(variant=variant)
+        for variant in ("wua", "wus", "ws")
     }
-    order = ("concat", *(f"concat + {WHITENED[variant]}" for variant in ("wua", "wus", "ws")))
-    return [columns[title] for title in order]
+    return {"concat": material.settings(), **whitened}
 
 
 def sample_explanations(material: Material) -> list[Explanation]:
     """Heat maps of a few large keypoints whose patches lie inside the photographs."""
-    spec, projection = material.spec(), material.projection("ws")
+    settings = material.settings(variant="ws")
     explanations = []
     chosen = material.pairs[:: max(1, len(material.pairs) // EXPLAINED)][:EXPLAINED]
-    for number, pairs in enumerate(chosen):
-        inside = _inside(pairs.frames0, pairs.image0) & _inside(pairs.frames1, pairs.image1)
-        rows = np.flatnonzero(inside)
+    for number, pair in enumerate(chosen):
+        rows = np.flatnonzero(_inside(*pair[0]) & _inside(*pair[1]))
         if not len(rows):
             continue
-        row = rows[np.argsort(-pairs.frames0[rows, 2], kind="stable")][[6 * number % len(rows)]]
-        sides = (pairs.image0, pairs.frames0[row]), (pairs.image1, pairs.frames1[row])
-        patches = [extract_patches(*side, spec.patch_size, MAGNIFICATION)[0] for side in sides]
-        explanations.append(explain_patches(patches[0], patches[1], spec, projection))
+        sizes = pair[0][1][rows, 2]
+        row = rows[np.argsort(-sizes, kind="stable")][[6 * number % len(rows)]]
+        patch0, patch1 = (
+            extract_patches(image, frames[row], material.patch_size, MAGNIFICATION)[0]
+            for image, frames in pair
+        )
+        explanations.append(explain_patches(patch0, patch1, settings.spec, settings.projection))
     return explanations
 
 
-def _inside(frames: NDArray[np.float64], image: NDArray[np.uint8]) -> NDArray[np.bool_]:
+def _inside(image: NDArray[np.uint8], frames: NDArray[np.float64]) -> NDArray[np.bool_]:
     """Frames whose patch, at any angle, lies in the image."""
     reach = MAGNIFICATION * frames[:, 2:3] / np.sqrt(2)
     size = np.array(image.shape[::-1])

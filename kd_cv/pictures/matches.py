@@ -48,8 +48,6 @@ class Matched(Protocol):
     @property
     def keypoints1(self) -> KeyPoints: ...
     @property
-    def matches(self) -> NDArray[np.int64]: ...
-    @property
     def points0(self) -> NDArray[np.float64]: ...
     @property
     def points1(self) -> NDArray[np.float64]: ...
@@ -148,7 +146,7 @@ def _panel(image0: Image, image1: Image, backdrops: Sequence[Image], result: Mat
             _dots(panel, place(points, side), KEYPOINT, 1.3)
     a, b = place(result.points0, 0), place(result.points1, 1)
     # Every n-th match as a line: inliers and outliers in the proportion that was found.
-    drawn = np.zeros(len(result.matches), bool)
+    drawn = np.zeros(len(result.ratios), bool)
     drawn[np.argsort(result.ratios, kind="stable")[:: _stride(result)]] = True
     dot = max(2.0, panel.shape[0] / (250 if len(drawn) <= 4 * MAX_LINES else 320))
     for chosen, color in ((result.inliers, INLIER), (~result.inliers, OUTLIER)):
@@ -196,11 +194,11 @@ def _lines(panel: Image, a: NDArray[np.float64], b: NDArray[np.float64], color: 
 
 
 def _stride(result: Matched) -> int:
-    return max(1, -(-len(result.matches) // MAX_LINES))
+    return max(1, -(-len(result.ratios) // MAX_LINES))
 
 
 def _counts(result: Matched) -> str:
-    text = f"{int(result.inliers.sum())} inliers of {len(result.matches)} matches"
+    text = f"{int(result.inliers.sum())} inliers of {len(result.ratios)} matches"
     if not result.success:
         text += f" · no {NAMES[result.model]}"
     if _stride(result) > 1:

@@ -17,6 +17,7 @@ from kd_cv.explain import (
     explain_patches,
     heat_maps,
     kernel_map,
+    part_names,
     patch_map,
     pixel_features,
     pixel_responses,
@@ -324,7 +325,8 @@ def test_heat_maps_of_many_matches_are_those_of_each(settings):
         np.testing.assert_allclose(maps.heat0[i], why.heat0[why.name], atol=1e-12)
         np.testing.assert_allclose(maps.heat1[i], why.heat1[why.name], atol=1e-12)
         assert maps.similarity[i] == pytest.approx(why.similarity, abs=1e-12)
-        assert {k: v[i] for k, v in maps.shares.items()} == pytest.approx(why.shares, abs=1e-12)
+        assert list(why.shares) == list(part_names(kd.settings.spec))
+        assert maps.shares[i].tolist() == pytest.approx(list(why.shares.values()), abs=1e-12)
     assert not maps.heat0[8].any() and maps.similarity[8] == 0
 
 

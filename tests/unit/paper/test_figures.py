@@ -87,7 +87,8 @@ def test_cartesian_map_of_a_turned_patch_stays_at_the_pixel():
 def test_whitening_breaks_shift_invariance(material):
     """Figure 5: raw maps are the same for all angles, whitened maps are not."""
     pixel = (10, 20)
-    for title, spec, projection in of_figures.whitening_columns(material):
+    for title, of_column in of_figures.whitening_columns(material).items():
+        spec, projection = of_column.spec, of_column.projection
         maps = [patch_map(spec, pixel, t, t, projection) for t in (0.0, np.pi / 2)]
         same = np.allclose(*maps, atol=1e-9)
         assert same == (projection is None), title
@@ -131,7 +132,7 @@ def test_default_is_the_whitening_that_is_shipped():
     material = Material(patch_size=32)
     assert material.source == f'whitening: the shipped "{DEFAULT_WEIGHTS}"'
     own = KDDescriptor(whitening="wus", weights=DEFAULT_WEIGHTS).projection
-    np.testing.assert_array_equal(material.projection("wus").A, own.A)
+    np.testing.assert_array_equal(material.settings(variant="wus").projection.A, own.A)
 
 
 def test_figures_draw_what_they_are_given(material):
@@ -145,7 +146,7 @@ def test_figures_draw_what_they_are_given(material):
 
     only = Material(patch_size=32, keypoints=300, weights=material.whitening())
     assert only.kernels() == ("concat",)
-    columns = [title for title, *_ in of_figures.whitening_columns(only)]
+    columns = list(of_figures.whitening_columns(only))
     assert columns == ["concat", r"concat + $W_S$", r"concat + $W_{UA}$", r"concat + $W_{US}$"]
     assert only.source == "whitening: as given"
 
