@@ -8,7 +8,6 @@ with the query, and those that agree with it, by one plane or as a scene, come f
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,8 +18,8 @@ from numpy.typing import NDArray
 from kd_cv.collection import Extraction, FeatureFile, Features, reading
 from kd_cv.collection.extraction import check_settings
 from kd_cv.descriptor.frames import as_detectable, as_gray
-from kd_cv.io.archive import checksum, read_npz
-from kd_cv.io.files import PathLike, digest, replacing
+from kd_cv.io.archive import read_archive, write_archive
+from kd_cv.io.files import PathLike
 from kd_cv.models import Model, estimate
 from kd_cv.neighbours import RATIO, match_descriptors
 from kd_cv.start import extra
@@ -110,38 +109,31 @@ class Index:
 
     def save(self, path: PathLike) -> None:
         """Write one .npz file, whole or not at all; it names the feature file by its path."""
-        arrays = {
-            "index": _faiss().serialize_index(self.faiss),
-            "names": np.array(self.names),
-            "starts": self.starts,
-            "features": np.array(str(self.features.absolute())),
-            "settings": np.array(self.settings),
-        }
-        with replacing(path) as temporary, open(temporary, "wb") as file:
-            np.savez(file, sha256=np.array(checksum_of(arrays)), **arrays)
+        arrays = {"index": _faiss().serialize_index(self.faiss), "starts": self.starts}
+        content = {"names": self.names, "features": str(self.features.absolute())}
+        write_archive(path, "index", arrays, {**content, "settings": self.settings})
 
     @classmethod
     def load(cls, path: PathLike) -> Index:
         """Read a file written by `save`; ValueError if it is damaged."""
-        size = os.path.getsize(path)
-        arrays = read_npz(path, size)  # stored, as `save` does: no more bytes than the file has
-        missing = {"index", "names", "starts", "features", "settings", "sha256"} - set(arrays)
-        if missing:
-            raise ValueError(f"{path} is not an index: it lacks {sorted(missing)}")
-        # FAISS's reader believes what it reads.
-        if str(arrays.pop("sha256")) != checksum_of(arrays):
-            raise ValueError(f"{path} is damaged: its checksum is wrong")
-        names, starts = arrays["names"], arrays["starts"]
+        arrays, content = read_archive(path, "index", os.path.getsize(path))
         try:
-            index = _faiss().deserialize_index(arrays["index"])
-        except (RuntimeError, AssertionError) as error:
+            starts, data = arrays["starts"], arrays["index"]
+            names, features, settings = (content[key] for key in ("names", "features", "settings"))
+        except KeyError as error:
+            raise ValueError(f"{path} is not an index: it lacks {error}") from error
+        whole = starts.dtype == np.int64 and isinstance(names, list)
+        if not whole or starts.shape != (len(names) + 1,):
+            raise ValueError(f"{path}: its names and its {starts.shape} starts do not fit")
+        if not all(isinstance(text, str) for text in (features, settings, *names)):
+            raise ValueError(f"{path}: its names and settings must be text")
+        try:
+            index = _faiss().deserialize_index(data.astype(np.uint8, casting="no"))
+        except (RuntimeError, AssertionError, TypeError) as error:
             raise ValueError(f"{path} holds no index of FAISS's: {error}") from error
-        if names.ndim != 1 or names.dtype.kind != "U" or starts.shape != (len(names) + 1,):
-            raise ValueError(f"{path}: {names.shape} names and {starts.shape} starts do not fit")
         if starts[0] != 0 or (np.diff(starts) < 0).any() or starts[-1] != index.ntotal:
             raise ValueError(f"{path}: its starts are not those of {index.ntotal} descriptors")
-        features, settings = Path(str(arrays["features"])), str(arrays["settings"])
-        return cls(features, tuple(names.tolist()), starts.astype(np.int64), index, settings)
+        return cls(Path(features), tuple(names), starts, index, settings)
 
     def search(
         self, image: Image, extraction: Extraction | None = None, *, top: int = 10
@@ -201,12 +193,6 @@ class Index:
                         a, b = sorted((name, self.names[j]))
                         wanted[a, b] = None
         return list(wanted)
-
-
-def checksum_of(arrays: Mapping[str, NDArray[Any]]) -> str:
-    """SHA-256 of what `Index.save` writes."""
-    index = digest(np.ascontiguousarray(arrays["index"]).data)
-    return checksum({k: arrays[k] for k in arrays if k != "index"}, {"index": index})
 
 
 def verified(hit: Hit, query: Features, other: Features) -> Hit:

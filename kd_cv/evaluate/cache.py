@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from kd_cv.descriptor.frames import Frames
 from kd_cv.evaluate.candidates import Array32, Candidate, Patches
-from kd_cv.io.archive import checksum, read_npz
-from kd_cv.io.files import replacing
+from kd_cv.io.archive import checksum, read_archive, write_archive
 
 Gray = NDArray[np.uint8]
 
@@ -50,8 +49,7 @@ class Cache:
             return stored
         rows = np.ascontiguousarray(describe(), np.float32)
         self.folder.mkdir(parents=True, exist_ok=True)
-        with replacing(path) as temporary, open(temporary, "wb") as file:
-            np.savez(file, rows=rows, made_from=np.array(wanted))
+        write_archive(path, "rows", {"rows": rows}, {"made_from": wanted})
         return rows
 
     def patches(self, name: str, candidate: Candidate, patches: Patches) -> Array32:
@@ -68,8 +66,8 @@ NO_CACHE = Cache()
 
 def _stored_rows(path: Path, wanted: str) -> Array32 | None:
     try:
-        stored = read_npz(path, MAX_BYTES)
-        return stored["rows"] if str(stored["made_from"]) == wanted else None
+        arrays, content = read_archive(path, "rows", MAX_BYTES)
+        return arrays["rows"] if content["made_from"] == wanted else None
     except (OSError, ValueError, KeyError):
         return None
 

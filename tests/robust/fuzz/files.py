@@ -446,7 +446,7 @@ def index(data: bytes) -> None:
     mode, data = mode_of(data)
     with folder() as here:
         path = here / "i.npz"
-        path.write_bytes(_signed_index(data) if mode & 1 else data)
+        path.write_bytes(as_zip(_signed_index(data)) if mode & 1 else data)
         loaded = Index.load(path)
         assert len(loaded.starts) == len(loaded.names) + 1 and loaded.starts[-1] == len(loaded)
         votes = loaded.votes(np.eye(3, 8, dtype=np.float32))
@@ -459,17 +459,7 @@ def _signed_index(data: bytes) -> bytes:
     members = dict(zip(pieces[::2], pieces[1::2], strict=True))
     sound = split(_saved_index(), 16)
     members[b"index.npy"] = dict(zip(sound[::2], sound[1::2], strict=True))[b"index.npy"]
-    with suppress(Exception):
-        from kd_cv.collection.retrieval import checksum_of
-
-        arrays = {
-            name.decode("latin-1").removesuffix(".npy"): archive.array_from_npy("", content)
-            for name, content in members.items()
-            if name not in (b"sha256.npy", b"")
-        }
-        right = np.array(checksum_of(arrays))
-        members[b"sha256.npy"] = written("a.npy", lambda path: np.save(path, right))
-    return as_zip(join(*(piece for member in members.items() for piece in member)))
+    return _signed(join(*(piece for member in members.items() for piece in member)))
 
 
 @lru_cache(maxsize=1)
