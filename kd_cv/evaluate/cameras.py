@@ -20,9 +20,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import cv2
 import numpy as np
 from numpy.typing import NDArray
+from scipy.spatial.transform import Rotation
 
 from kd_cv.descriptor.frames import from_corner, resizing
 from kd_cv.io.files import read_bytes, read_text
@@ -73,9 +73,9 @@ def read_cameras(
         views = _read_poses(photos, folder / "poses.txt")
     else:
         views = [
-            _read_strecha(photos / path.name.removesuffix(".camera"), path)
+            _read_strecha(photos / path.stem, path)
             for path in sorted(folder.glob("*.camera"))
-            if (photos / path.name.removesuffix(".camera")).is_file()
+            if (photos / path.stem).is_file()
         ]
     if len(views) < 2:
         raise ValueError(
@@ -102,28 +102,20 @@ def _read_strecha(image: Path, path: Path) -> CameraView:
     if len(numbers) != 26:
         raise ValueError(f"{path} has {len(numbers)} numbers, a camera of Strecha's has 26")
     K, R_to_world, centre = numbers[:9].reshape(3, 3), numbers[12:21].reshape(3, 3), numbers[21:24]
-    R = R_to_world.T
-    return CameraView(image, _scaled(K, numbers[24:26], image), R, -R @ centre)
-
-
-def _scaled(K: Float64, size: Float64, image: Path) -> Float64:
-    """K for an image that is a reduced copy of one of `size` (width, height)."""
+    R, size = R_to_world.T, numbers[24:]
     if not (size > 0).all():
         raise ValueError(f"{image.name}: its camera is for an image of {size.tolist()} pixels")
-    return resizing((size[1], size[0]), read_gray(image).shape) @ K
+    # The photograph may be a reduced copy of that image.
+    to_image = resizing(size[::-1].tolist(), read_gray(image).shape)
+    return CameraView(image, to_image @ K, R, -R @ centre)
 
 
 def _read_poses(photos: Path, path: Path) -> list[CameraView]:
     views = []
-    for number, line in enumerate(read_text(path, MAX_BYTES).splitlines(), start=1):
-        words = line.split()
-        if not words or words[0].startswith("#"):
-            continue
-        values = _numbers(words[1:], path)
-        if len(values) != 21:
-            raise ValueError(f"{path}, line {number}: a name and 21 numbers, got {len(values)}")
-        K, R, t = values[:9].reshape(3, 3), values[9:18].reshape(3, 3), values[18:]
-        views.append(CameraView(_photo(photos, words[0]), K, R, t))
+    for name, *words in _rows(path, 22):
+        numbers = _numbers(words, path)
+        K, R, t = numbers[:9].reshape(3, 3), numbers[9:18].reshape(3, 3), numbers[18:]
+        views.append(CameraView(_photo(photos, name), K, R, t))
     return views
 
 
@@ -146,32 +138,28 @@ def _read_colmap(photos: Path, folder: Path, ending: str) -> list[CameraView]:
         cameras[number] = np.array([[fx, 0, cx], [0, fy, cy], [0, 0, 1.0]])
     views = []
     for number, pose, camera, name in _binary_images(in_images) if binary else _images(in_images):
-        w, x, y, z, *t = pose
-        norm = np.linalg.norm([w, x, y, z])
-        angle = 2 * np.arctan2(np.linalg.norm([x, y, z]), w)
-        axis = np.array([x, y, z]) / max(float(np.linalg.norm([x, y, z])), 1e-300)
-        if not norm > 0 or camera not in cameras:
+        quaternion, t = np.roll(pose[:4], -1), pose[4:]  # SciPy has the real part last
+        if not quaternion.any() or camera not in cameras:
             raise ValueError(f"{in_images}: image {number} has no rotation or camera")
-        R = cv2.Rodrigues(angle * axis)[0]
-        views.append(CameraView(_photo(photos, name), cameras[camera], R, np.array(t)))
+        R = Rotation.from_quat(quaternion).as_matrix()
+        views.append(CameraView(_photo(photos, name), cameras[camera], R, t))
     return views
 
 
 # Of a model, as text or not: number, model and parameters of each camera; number, quaternion and
-# translation, camera and name of each image.
-_Cameras = Iterable[tuple[int, str, Float64]]
-_Images = Iterable[tuple[int, Float64, int, str]]
+# translation, number of the camera and name of each image.
+_Cameras = Iterable[tuple[str, str, Float64]]
+_Images = Iterable[tuple[str, Float64, str, str]]
 
 
 def _cameras(path: Path) -> _Cameras:
     for words in _rows(path, 7):
-        yield _number(words[0], path), words[1], _numbers(words[4:], path)
+        yield words[0], words[1], _numbers(words[4:], path)
 
 
 def _images(path: Path) -> _Images:
     for words in _rows(path, 10, every=2):
-        pose = _numbers(words[1:8], path)
-        yield _number(words[0], path), pose, _number(words[8], path), words[9]
+        yield words[0], _numbers(words[1:8], path), words[8], words[9]
 
 
 def _binary_cameras(path: Path) -> _Cameras:
@@ -181,44 +169,33 @@ def _binary_cameras(path: Path) -> _Cameras:
     for _ in range(read("Q")[0]):
         number, kind, _, _ = read("iiQQ")
         model, count = parameters.get(kind, (f"model {kind}", 0))
-        yield number, model, read.finite(f"{count}d")
+        yield str(number), model, _numbers(read(f"{count}d"), path)
 
 
 def _binary_images(path: Path) -> _Images:
     read = _Binary(path)
     for _ in range(read("Q")[0]):
-        (number,), pose, (camera,) = read("i"), read.finite("7d"), read("i")
-        name = read.name()
-        read.skip(24 * read("Q")[0])  # its points: x, y and the number of the point in space
-        yield number, pose, camera, name
+        number, *values, camera = read("i7di")
+        pose, name = _numbers(values, path), b"".join(iter(lambda: read.take(1), b"\0"))
+        read.take(24 * read("Q")[0])  # its points: x, y and the number of the point in space
+        yield str(number), pose, str(camera), name.decode("utf-8")
 
 
 class _Binary:
-    """Numbers and names of a file, one after the other, little-endian."""
+    """Numbers of a file, one after the other, little-endian."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._data, self._at = path, read_bytes(path, MAX_BYTES), 0
 
     def __call__(self, kinds: str) -> tuple[Any, ...]:
-        start = self.skip(struct.calcsize("<" + kinds))
-        return struct.unpack_from("<" + kinds, self._data, start)
+        return struct.unpack("<" + kinds, self.take(struct.calcsize("<" + kinds)))
 
-    def finite(self, kinds: str) -> Float64:
-        return _finite(np.array(self(kinds), np.float64), self._path)
-
-    def name(self) -> str:
-        end = self._data.find(b"\0", self._at)
-        if end < 0:
-            raise ValueError(f"{self._path} ends within a name")
-        start = self.skip(end + 1 - self._at)
-        return self._data[start:end].decode("utf-8")
-
-    def skip(self, count: int) -> int:
-        """Where the next `count` bytes begin, which are passed over."""
+    def take(self, count: int) -> bytes:
+        """The next `count` bytes."""
         start, self._at = self._at, self._at + count
         if self._at > len(self._data):
             raise ValueError(f"{self._path} is cut off: it ends after {len(self._data)} bytes")
-        return start
+        return self._data[start : self._at]
 
 
 def _rows(path: Path, fewest: int, every: int = 1) -> list[list[str]]:
@@ -239,22 +216,11 @@ def _photo(photos: Path, name: str) -> Path:
     return path
 
 
-def _numbers(words: list[str], path: Path) -> Float64:
+def _numbers(values: Iterable[Any], path: Path) -> Float64:
     try:
-        numbers = np.array([float(word) for word in words])
+        numbers = np.array([float(value) for value in values])
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
-    return _finite(numbers, path)
-
-
-def _finite(numbers: Float64, path: Path) -> Float64:
     if not np.isfinite(numbers).all():
         raise ValueError(f"{path} has a number that is not finite")
     return numbers
-
-
-def _number(word: str, path: Path) -> int:
-    try:
-        return int(word)
-    except ValueError as error:
-        raise ValueError(f"{path}: {word!r} is not the number of a camera or an image") from error

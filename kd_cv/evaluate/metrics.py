@@ -13,6 +13,7 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.integrate import trapezoid
 from scipy.spatial import cKDTree
 
 from kd_cv.geometry import warp_points
@@ -72,7 +73,7 @@ def average_precision(
     ranked = correct[order][scores[order] > -np.inf]
     tp = np.concatenate([[0], np.cumsum(ranked)])
     precision = np.concatenate([[1.0], tp[1:] / np.arange(1, len(tp))])
-    return _trapezoid(precision, tp / n_positive)
+    return float(trapezoid(precision, tp / n_positive))
 
 
 # --------------------------------------------------------------------------------------------------
@@ -112,7 +113,7 @@ def matching(reference: ArrayLike, other: ArrayLike) -> float:
     index = np.concatenate(
         [pairwise_distances(reference[s : s + _CHUNK], other).argmin(axis=1) for s in starts]
     )
-    distance = np.linalg.norm(reference - other[index], axis=1)
+    distance = pair_distances(reference, other[index])
     return average_precision(-distance, index == rows, len(rows), ties="as given")
 
 
@@ -128,38 +129,23 @@ def retrieval(
     queries (Q, D); positives (Q, n, D): the same patches in the other images; distractors (M, D).
     A query's pool is its positives and the distractors of other sequences.
     """
-    queries = _descriptors(queries, "queries")
-    distractors = _descriptors(distractors, "distractors")
-    positives = np.asarray(positives, np.float64)
+    queries, positives = _descriptors(queries, "queries"), np.asarray(positives, np.float64)
     query_sequences, distractor_sequences = map(np.asarray, (query_sequences, distractor_sequences))
-    Q, dim = queries.shape
-    if positives.ndim != 3 or (len(positives), positives.shape[2]) != (Q, dim):
-        raise ValueError(f"positives must be ({Q}, n, {dim}), got {positives.shape}")
-    if query_sequences.shape != (Q,) or distractor_sequences.shape != (len(distractors),):
-        raise ValueError(
-            f"expected {Q} sequences of queries and {len(distractors)} of distractors, "
-            f"got {query_sequences.shape} and {distractor_sequences.shape}"
-        )
-    if distractors.shape[1] != dim:
-        raise ValueError(f"distractors must be (M, {dim}), got {distractors.shape}")
-    n = positives.shape[1]
     near = np.linalg.norm(positives - queries[:, None], axis=2)
-    ap = np.empty(Q)
-    for start in range(0, Q, _CHUNK):
+    ap = np.empty(len(queries))
+    for start in range(0, len(queries), _CHUNK):
         far = pairwise_distances(queries[start : start + _CHUNK], distractors)
         for q, row in enumerate(far, start):
             wrong = row[distractor_sequences != query_sequences[q]]
             scores = -np.concatenate([near[q], wrong])
-            ap[q] = average_precision(scores, np.arange(len(scores)) < n, ties="as given")
+            right = np.arange(len(scores)) < len(near[q])
+            ap[q] = average_precision(scores, right, ties="as given")
     return ap
 
 
 def pair_distances(X0: ArrayLike, X1: ArrayLike) -> Float64:
     """Euclidean distances (N,) of corresponding rows of two (N, D) arrays."""
-    X0, X1 = _descriptors(X0, "X0"), _descriptors(X1, "X1")
-    if X0.shape != X1.shape:
-        raise ValueError(f"expected two arrays of one shape, got {X0.shape} and {X1.shape}")
-    return np.linalg.norm(X0 - X1, axis=1)
+    return np.linalg.norm(np.subtract(X0, X1, dtype=np.float64), axis=1)
 
 
 def pairwise_distances(X0: ArrayLike, X1: ArrayLike) -> Float64:
@@ -218,10 +204,7 @@ def homography_corner_error(
 
     shape: (height, width) of image 0. A missing or degenerate estimate has infinite error.
     """
-    height, width = (int(side) for side in shape[:2])
-    if height < 1 or width < 1:
-        raise ValueError(f"shape must be (height, width), got {tuple(shape)}")
-    x, y = width - 1, height - 1
+    x, y = shape[1] - 1, shape[0] - 1
     corners = np.array([[0, 0], [x, 0], [x, y], [0, y]], np.float64)
     truth = warp_points(corners, H_true)
     if not np.isfinite(truth).all():
@@ -246,15 +229,11 @@ def auc(errors: ArrayLike, threshold: float) -> float:
     below = errors[errors < threshold]
     recall = np.arange(len(below) + 1) / max(len(errors), 1)
     e = np.concatenate([[0.0], below, [threshold]])
-    return _trapezoid(np.append(recall, recall[-1]), e) / threshold
+    return float(trapezoid(np.append(recall, recall[-1]), e)) / threshold
 
 
 # --------------------------------------------------------------------------------------------------
 # Input
-
-
-def _trapezoid(y: Float64, x: Float64) -> float:
-    return float((np.diff(x) * (y[1:] + y[:-1])).sum() / 2)
 
 
 def _scores(values: ArrayLike, name: str) -> Float64:

@@ -141,7 +141,7 @@ def test_a_damaged_binary_model_is_refused(photos, tmp_path):
     whole = (folder / "images.bin").read_bytes()
     for length in range(len(whole)):
         (folder / "images.bin").write_bytes(whole[:length])
-        with pytest.raises(ValueError, match=r"images.bin (is cut off|ends within a name)"):
+        with pytest.raises(ValueError, match="images.bin is cut off"):
             read_cameras(photos, folder)
     (folder / "images.bin").write_bytes(struct.pack("<Qi7di", 1, 1, *[np.nan] * 7, 1) + b"0.png\0")
     with pytest.raises(ValueError, match="not finite"):
@@ -163,12 +163,9 @@ def test_cameras_that_cannot_be_used_are_refused(photos, tmp_path):
     (folder / "images.txt").write_text("1 1 0 0 0 3 4 5 1\n\n")
     with pytest.raises(ValueError, match=r"images.txt: '1 1 .* has fewer than 10 words"):
         read_cameras(photos, folder)
-    (folder / "images.txt").write_text("one 1 0 0 0 3 4 5 1 0.png\n\n")
-    with pytest.raises(ValueError, match=r"images.txt: 'one' is not the number"):
-        read_cameras(photos, folder)
     folder = write_cameras(tmp_path / "poses", "poses")
     (folder / "poses.txt").write_text("0.png 1 2 3\n")
-    with pytest.raises(ValueError, match="line 1: a name and 21 numbers, got 3"):
+    with pytest.raises(ValueError, match=r"poses.txt: '0.png 1 2 3' has fewer than 22 words"):
         read_cameras(photos, folder)
     (folder / "poses.txt").write_text("../../etc/passwd " + "0 " * 21 + "\n")
     with pytest.raises(ValueError, match="has no photograph"):
@@ -308,7 +305,7 @@ CAMERA = "1 PINHOLE 64 48 50 50 32 24\n"
         ({"a.png.camera": " ".join(["0"] * 26)}, r"for an image of \[0.0, 0.0\] pixels"),
         ({"a.png.camera": "one two"}, "could not convert"),
         ({"a.png.camera": " ".join(["inf"] * 26)}, "a number that is not finite"),
-        ({"poses.txt": "a.png 1 2 3\n"}, "line 1: a name and 21 numbers, got 3"),
+        ({"poses.txt": "a.png 1 2 3\n"}, "poses.txt: 'a.png 1 2 3' has fewer than 22 words"),
         (
             {"cameras.txt": CAMERA, "images.txt": "1 0 0 0 0 0 0 0 1 a.png\n\n"},
             "image 1 has no rotation or camera",
