@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any
 
 import cv2
@@ -151,11 +152,8 @@ def kornia_candidate(name: str, magnification: float = MAGNIFICATION) -> Candida
     Learned ones are taken with their published weights, which Kornia downloads once.
     """
     try:
-        import torch
-    except ImportError as error:
-        raise ImportError("patch descriptors of Kornia need: pip install kd-cv[torch]") from error
-    try:
         import kornia.feature
+        import torch
     except ImportError as error:
         raise ImportError(f"kornia:{name} needs Kornia: pip install kd-cv[torch]") from error
     described_by: Any = getattr(kornia.feature, name, None)
@@ -211,25 +209,16 @@ def make_candidates(
     """
     candidates: list[Candidate] = []
     weights, whitening, kernels = list(weights), list(whitening), list(kernels)
-    settings: dict[str, Any] = {
-        "patch_size": patch_size or PATCH_SIZE, "dim": dim, "magnification": magnification,
-        "scales": scales,
-    }  # fmt: skip
+    settings: dict[str, Any] = {"dim": dim, "magnification": magnification, "scales": scales}
     for name in descriptors:
         if name in ("kd", "raw"):
             variants = [None] if name == "raw" else whitening
-            combinations = [
-                (kernel, variant, weight)
-                for kernel in kernels
-                for variant in variants
-                for weight in (weights[:1] if variant is None else weights)
-            ]
             candidates += [
                 kd_candidate(
-                    Settings(kernel=k, whitening=v, weights=w, **settings),
+                    Settings(patch_size or PATCH_SIZE, kernel, variant, weight, **settings),
                     side_of_patches=patch_size or PATCH_SIZE_OF_SETS,
                 )
-                for k, v, w in combinations
+                for kernel, variant, weight in product(kernels, variants, weights)
             ]
         elif name in ("sift", "rootsift"):
             candidates.append(sift_candidate(name == "rootsift"))
@@ -240,12 +229,9 @@ def make_candidates(
             raise ValueError(
                 f"unknown descriptor {name!r}: expected kd, raw, sift, rootsift or kornia:CLASS"
             )
-    unique: dict[str, Candidate] = {}
-    for candidate in candidates:
-        unique.setdefault(candidate.name, candidate)
-    if not unique:
+    if not candidates:
         raise ValueError("no descriptor was named")
-    return list(unique.values())
+    return list({candidate.name: candidate for candidate in candidates}.values())
 
 
 def whitened(candidate: Candidate, whitening: Whitening, variant: str, dim: int) -> Candidate:

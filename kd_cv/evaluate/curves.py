@@ -13,6 +13,9 @@ from kd_cv.evaluate.candidates import Array32, Candidate, Patches
 from kd_cv.evaluate.patches import PatchPairs
 from kd_cv.whitening.whitening import Whitening
 
+Points = list[tuple[float, float]]  # (x, FPR95)
+Curves = dict[str, Points]  # by their labels
+
 
 def shrinkage_curves(
     labelled: PatchPairs,
@@ -21,7 +24,7 @@ def shrinkage_curves(
     ts: Iterable[float],
     beta_indices: Iterable[int],
     dim: int = 128,
-) -> dict[str, list[tuple[float, float]]]:
+) -> Curves:
     """FPR95 over t of W_UA and over i of W_US, beta = lam_i, for raw rows (N, D) of the patches."""
 
     def error(variant: str, **setting: Any) -> float:
@@ -37,22 +40,27 @@ def robustness_curves(
     labelled: PatchPairs,
     candidates: Mapping[str, Candidate],
     *,
-    turns: Sequence[float] = (),
-    shifts: Sequence[float] = (),
-) -> dict[str, list[tuple[float, float]]]:
-    """FPR95 when the second patch of each pair is turned (degrees) or shifted (pixels).
+    turns: Sequence[float] = range(0, 31, 5),
+    shifts: Sequence[float] = range(0, 13, 2),
+) -> tuple[Curves, Curves]:
+    """FPR95 when the second patch of each pair is turned by degrees, and when shifted by pixels.
 
     candidates by label; of each label, the points (turn or shift, FPR95).
     """
-    moves = [(turn, turn, 0.0) for turn in turns] + [(shift, 0.0, shift) for shift in shifts]
-    curves: dict[str, list[tuple[float, float]]] = {}
-    for label, candidate in candidates.items():
+
+    def curve(candidate: Candidate, moves: Sequence[tuple[float, float]]) -> Points:
         still = candidate.of_patches(labelled.patches)
-        curves[label] = [
-            (value, labelled.fpr95(still, candidate.of_patches(moved(labelled.patches, *move))))
-            for value, *move in moves
+        after = (candidate.of_patches(moved(labelled.patches, *move)) for move in moves)
+        return [
+            (sum(move), labelled.fpr95(still, rows))
+            for move, rows in zip(moves, after, strict=True)
         ]
-    return curves
+
+    by_turns, by_shifts = [(turn, 0) for turn in turns], [(0, shift) for shift in shifts]
+    return (
+        {label: curve(candidate, by_turns) for label, candidate in candidates.items()},
+        {label: curve(candidate, by_shifts) for label, candidate in candidates.items()},
+    )
 
 
 @opencv

@@ -12,9 +12,10 @@ from kd_cv.descriptor.spec import KERNELS, Spec
 from kd_cv.draw.curves import plot_curves, plot_eigenvalues, plot_similarities
 from kd_cv.draw.maps import add_heat_key, plot_heatmap, plot_patch, plot_patch_map, plot_toy_patch
 from kd_cv.draw.style import Figure, bare, framed, plt, style
+from kd_cv.evaluate.curves import Curves
 from kd_cv.evaluate.metrics import fpr95
 from kd_cv.explain import Array, Explanation, Pixel, kernel_map, patch_map, slices
-from kd_cv.paper.material import WHITENED, Columns, Curve
+from kd_cv.paper.material import WHITENED, Columns
 from kd_cv.pictures.palette import BLUE, GRAY, GREEN, ORANGE, PURPLE, VERMILION
 from kd_cv.whitening.whitening import Whitening
 
@@ -214,7 +215,7 @@ def draw_heat_maps(explanations: Sequence[Explanation], note: str = "") -> Figur
         figsize=(0.94 * (2 * width + 0.25) + 0.7, 1.0 * len(explanations) + 0.6),
         width_ratios=[1] * width + [0.12] + [1] * width, layout="compressed", squeeze=False,
     )  # fmt: skip
-    titles = [_heat_title(name) for name in names]
+    titles = [name if name in KERNELS else f"concat + {WHITENED['ws']}" for name in names]
     for row, why in enumerate(explanations):
         bare(axes[row, width])
         sides = ((why.patch0, why.heat0, 0), (why.patch1, why.heat1, width + 1))
@@ -228,10 +229,6 @@ def draw_heat_maps(explanations: Sequence[Explanation], note: str = "") -> Figur
             ax.set_title(text)
     add_heat_key(figure, axes)
     return _noted(figure, note)
-
-
-def _heat_title(name: str) -> str:
-    return name if name in KERNELS else "concat + " + WHITENED["ws"]
 
 
 @style()
@@ -257,13 +254,11 @@ def draw_eigenvalues(whitening: Whitening, note: str = "") -> Figure:
 
 
 @style()
-def draw_robustness(
-    turns: Mapping[str, Curve], shifts: Mapping[str, Curve], note: str = ""
-) -> Figure:
+def draw_robustness(turns: Curves, shifts: Curves, note: str = "") -> Figure:
     """FPR95 when one patch of each pair is turned or shifted: label -> points (x, FPR95)."""
     figure = plt.figure(figsize=(6.4, 2.4))
-    labels = "turn of one patch (degrees)", "shift of one patch (pixels)"
-    plot_curves(figure, dict(zip(labels, (turns, shifts), strict=True)), "FPR95 (%)")
+    panels = {"turn of one patch (degrees)": turns, "shift of one patch (pixels)": shifts}
+    plot_curves(figure, panels, "FPR95 (%)")
     return _noted(figure, note)
 
 

@@ -11,44 +11,23 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from kd_cv.draw.style import Figure, plt, save_plot
-from kd_cv.paper.drawings import (
-    draw_combination,
-    draw_eigenvalues,
-    draw_heat_maps,
-    draw_histograms,
-    draw_kernels,
-    draw_parametrizations,
-    draw_robustness,
-    draw_rotation,
-    draw_slices,
-    draw_whitening,
-)
-from kd_cv.paper.material import (
-    Material,
-    histogram_groups,
-    robustness,
-    sample_explanations,
-    slices_columns,
-    whitening_columns,
-)
+from kd_cv.paper import drawings
+from kd_cv.paper.material import Material
 
 #: Name of a figure -> what draws it.
 FIGURES: dict[str, Callable[[Material], Figure]] = {
-    "kernels": lambda m: draw_kernels(),
-    "parametrizations": lambda m: draw_parametrizations(m.patch_size),
-    "rotation": lambda m: draw_rotation(m.patch_size),
-    "combination": lambda m: draw_combination(m.patch_size),
-    "whitening": lambda m: draw_whitening(whitening_columns(m), m.source),
-    "slices": lambda m: draw_slices(slices_columns(m), m.source),
-    "heat_maps": lambda m: draw_heat_maps(
-        sample_explanations(m),
-        f"below each map: its sum, the cosine of the descriptors; {m.source}",
+    "kernels": lambda m: drawings.draw_kernels(),
+    "parametrizations": lambda m: drawings.draw_parametrizations(m.patch_size),
+    "rotation": lambda m: drawings.draw_rotation(m.patch_size),
+    "combination": lambda m: drawings.draw_combination(m.patch_size),
+    "whitening": lambda m: drawings.draw_whitening(m.whitening_columns(), m.source),
+    "slices": lambda m: drawings.draw_slices(m.slices_columns(), m.source),
+    "heat_maps": lambda m: drawings.draw_heat_maps(
+        m.explanations(), f"below each map: its sum, the cosine of the descriptors; {m.source}"
     ),
-    "histograms": lambda m: draw_histograms(histogram_groups(m), m.source),
-    "eigenvalues": lambda m: draw_eigenvalues(m.whitening(), m.source),
-    "robustness": lambda m: draw_robustness(
-        robustness(m, turns=range(0, 31, 5)), robustness(m, shifts=range(0, 13, 2)), m.source
-    ),
+    "histograms": lambda m: drawings.draw_histograms(m.similarities(), m.source),
+    "eigenvalues": lambda m: drawings.draw_eigenvalues(m.whitening(), m.source),
+    "robustness": lambda m: drawings.draw_robustness(*m.robustness(), m.source),
 }
 
 

@@ -8,12 +8,19 @@ from typing import Annotated, Any
 
 import typer
 
-from kd_cv.cli.options import Dim, Figure, Json, PatchSize
+from kd_cv.cli.options import Dim, Figure, Json, PatchSize, Weights
 from kd_cv.cli.outputs import check_figure, draw_figure, say_picture
 from kd_cv.cli.tables import print_table, telling
-from kd_cv.evaluate.candidates import PATCH_SIZE_OF_SETS
-
-Panels = Mapping[str, Mapping[str, Sequence[tuple[float, float]]]]
+from kd_cv.descriptor.spec import KERNELS, Spec
+from kd_cv.evaluate.candidates import PATCH_SIZE_OF_SETS, kd_candidate
+from kd_cv.evaluate.curves import robustness_curves, shrinkage_curves
+from kd_cv.evaluate.readers import labelled_pairs
+from kd_cv.paper.numbers import EIGENVALUES, FPR95_OVER_BETA, FPR95_OVER_T
+from kd_cv.settings import Settings
+from kd_cv.whitening.registry import DEFAULT_WEIGHTS, resolve
+from kd_cv.whitening.statistics import Statistics
+from kd_cv.whitening.variants import attenuation, eig
+from kd_cv.whitening.variants import shrinkage as shrink
 
 
 @dataclass(frozen=True)
@@ -27,10 +34,7 @@ class Curve:
             "built-in photographs."
         ),
     ] = None
-    weights: Annotated[
-        str | None,
-        typer.Option(help="Matrices: a shipped name or a file; by default the shipped ones."),
-    ] = None
+    weights: Weights = None
     patch_size: PatchSize = PATCH_SIZE_OF_SETS
     output: Figure = None
     as_json: Json = False
@@ -40,18 +44,11 @@ class Curve:
 
     def whitening(self, kernel: str = "concat") -> tuple[Any, str]:
         """Matrices, and what they are."""
-        from kd_cv.descriptor.spec import Spec
-        from kd_cv.whitening.registry import DEFAULT_WEIGHTS, resolve
-
         name, spec = self.weights or DEFAULT_WEIGHTS, Spec(self.patch_size, kernel)
         return resolve(name, kernel, self.patch_size, spec.dim, "patches"), f"whitening: {name}"
 
     def labelled(self) -> tuple[Any, Any]:
         """Pairs of patches, and the raw descriptors of the patches."""
-        from kd_cv.evaluate.candidates import kd_candidate
-        from kd_cv.evaluate.readers import labelled_pairs
-        from kd_cv.settings import Settings
-
         pairs = labelled_pairs(self.data, patch_size=max(64, self.patch_size))
         raw = kd_candidate(Settings(self.patch_size, whitening=None))
         return pairs, raw.of_patches(pairs.patches)
@@ -77,7 +74,7 @@ class Curve:
         say_picture(self.output)
 
 
-def _drawn(panels: Panels) -> Callable[[Any], Any]:
+def _drawn(panels: Mapping[str, Any]) -> Callable[[Any], Any]:
     """A panel for each title: label -> points (x, FPR95)."""
 
     def draw(figure: Any) -> None:
@@ -97,9 +94,6 @@ def shrinkage(curve: Curve, dim: Dim = 128) -> None:
 
         kd-cv eval shrinkage liberty --weights multiview
     """
-    from kd_cv.evaluate.curves import shrinkage_curves
-    from kd_cv.paper.numbers import FPR95_OVER_BETA, FPR95_OVER_T
-
     with telling("Measuring", curve.as_json):
         labelled, raw = curve.labelled()
         whitening, source = curve.whitening()
@@ -136,11 +130,6 @@ def eigenvalues(curve: Curve) -> None:
 
         kd-cv eval eigenvalues liberty
     """
-    from kd_cv.paper.numbers import EIGENVALUES
-    from kd_cv.whitening.statistics import Statistics
-    from kd_cv.whitening.variants import attenuation, eig
-    from kd_cv.whitening.variants import shrinkage as shrink
-
     if curve.data is not None and curve.weights is not None:
         raise ValueError("give data or --weights, not both: the eigenvalues are of one of them")
     with telling("Measuring", curve.as_json):
@@ -183,12 +172,6 @@ def robustness(
 
         kd-cv eval robustness liberty --weights multiview
     """
-    from kd_cv.descriptor.spec import KERNELS
-    from kd_cv.evaluate.candidates import kd_candidate
-    from kd_cv.evaluate.curves import robustness_curves
-    from kd_cv.evaluate.readers import labelled_pairs
-    from kd_cv.settings import Settings
-
     if whitening == "none" and curve.weights is not None:
         raise ValueError(f"--whitening none needs no weights, got {curve.weights}")
     with telling("Measuring", curve.as_json):
@@ -200,10 +183,8 @@ def robustness(
                 matrices, source = curve.whitening(kernel)
                 settings = Settings(curve.patch_size, kernel, whitening, matrices, dim)
             chosen[kernel] = kd_candidate(settings, source)
-        panels = {
-            "turn (degrees)": robustness_curves(labelled, chosen, turns=range(0, 31, 5)),
-            "shift (pixels of 64)": robustness_curves(labelled, chosen, shifts=range(0, 13, 2)),
-        }
+        turns, shifts = robustness_curves(labelled, chosen)
+        panels = {"turn (degrees)": turns, "shift (pixels of 64)": shifts}
     tables = []
     for title, curves in panels.items():
         points = zip(*curves.values(), strict=True)

@@ -450,8 +450,7 @@ def test_moved_patches():
 def test_robustness_is_as_the_paper_says(labelled):
     made = make_candidates(["raw"], kernels=["polar", "cart"], patch_size=32)
     candidates = dict(zip(["polar", "cart"], made, strict=True))
-    turns = robustness_curves(labelled, candidates, turns=[0, 30])
-    shifts = robustness_curves(labelled, candidates, shifts=[0, 12])
+    turns, shifts = robustness_curves(labelled, candidates, turns=[0, 30], shifts=[0, 12])
     worse = {
         kind: {name: points[1][1] - points[0][1] for name, points in curves.items()}
         for kind, curves in (("turn", turns), ("shift", shifts))

@@ -141,7 +141,7 @@ def test_a_damaged_binary_model_is_refused(photos, tmp_path):
     whole = (folder / "images.bin").read_bytes()
     for length in range(len(whole)):
         (folder / "images.bin").write_bytes(whole[:length])
-        with pytest.raises(ValueError, match="images.bin is cut off"):
+        with pytest.raises(ValueError, match=r"images.bin is cut off"):
             read_cameras(photos, folder)
     (folder / "images.bin").write_bytes(struct.pack("<Qi7di", 1, 1, *[np.nan] * 7, 1) + b"0.png\0")
     with pytest.raises(ValueError, match="not finite"):

@@ -19,9 +19,8 @@ from kd_cv.descriptor.kernels import THETA  # noqa: E402
 from kd_cv.descriptor.spec import Spec  # noqa: E402
 from kd_cv.explain import explain_patches, kernel_map, patch_map  # noqa: E402
 from kd_cv.paper import drawings, figures  # noqa: E402
-from kd_cv.paper import material as of_figures  # noqa: E402
 from kd_cv.paper.figures import FIGURES, save_figures  # noqa: E402
-from kd_cv.paper.material import Material  # noqa: E402
+from kd_cv.paper.material import Material, similarities  # noqa: E402
 from kd_cv.whitening.registry import DEFAULT_WEIGHTS  # noqa: E402
 
 
@@ -87,7 +86,7 @@ def test_cartesian_map_of_a_turned_patch_stays_at_the_pixel():
 def test_whitening_breaks_shift_invariance(material):
     """Figure 5: raw maps are the same for all angles, whitened maps are not."""
     pixel = (10, 20)
-    for title, of_column in of_figures.whitening_columns(material).items():
+    for title, of_column in material.whitening_columns().items():
         spec, projection = of_column.spec, of_column.projection
         maps = [patch_map(spec, pixel, t, t, projection) for t in (0.0, np.pi / 2)]
         same = np.allclose(*maps, atol=1e-9)
@@ -96,7 +95,7 @@ def test_whitening_breaks_shift_invariance(material):
 
 def test_whitening_separates_the_pairs(material):
     """Similarity histograms: W_S moves the non-matching pairs to 0."""
-    groups = of_figures.histogram_groups(material)
+    groups = material.similarities()
     means = {title: (m.mean(), n.mean()) for title, (m, n) in groups.items()}
     whitened = means.pop(r"concat + $W_S$")
     assert abs(whitened[1]) < 0.1
@@ -105,8 +104,7 @@ def test_whitening_separates_the_pairs(material):
 
 
 def test_polar_stands_turns_and_cartesian_stands_shifts(material):
-    turned = of_figures.robustness(material, turns=[0, 30])
-    shifted = of_figures.robustness(material, shifts=[0, 6])
+    turned, shifted = material.robustness(turns=[0, 30], shifts=[0, 6])
     error = {
         kind: {name.split()[0]: points[-1][1] for name, points in curves.items()}
         for kind, curves in (("turn", turned), ("shift", shifted))
@@ -121,11 +119,9 @@ def test_polar_stands_turns_and_cartesian_stands_shifts(material):
 def test_similarities_never_pair_a_row_with_its_partner():
     d = np.eye(7)
     for seed in range(20):
-        matching, other = of_figures.similarities(d, d, seed)
+        matching, other = similarities(d, d, seed)
         assert (matching == 1).all()
         assert (other == 0).all()
-    with pytest.raises(ValueError, match="2 or more rows, got 1"):
-        of_figures.similarities(d[:1], d[:1])
 
 
 def test_default_is_the_whitening_that_is_shipped():
@@ -145,8 +141,8 @@ def test_figures_draw_what_they_are_given(material):
     matplotlib.pyplot.close(figure)
 
     only = Material(patch_size=32, keypoints=300, weights=material.whitening())
-    assert only.kernels() == ("concat",)
-    columns = list(of_figures.whitening_columns(only))
+    assert only.has("concat") and not only.has("polar") and not only.has("cart")
+    columns = list(only.whitening_columns())
     assert columns == ["concat", r"concat + $W_S$", r"concat + $W_{UA}$", r"concat + $W_{US}$"]
     assert only.source == "whitening: as given"
 
