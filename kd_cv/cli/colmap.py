@@ -5,7 +5,7 @@ import shlex
 import sys
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -17,7 +17,6 @@ from kd_cv.neighbours import RATIO
 
 
 def command(
-    extracting: Extracting,
     images: Images,
     workspace: Annotated[
         Path,
@@ -25,9 +24,12 @@ def command(
             "-o", "--workspace", "--output", help="Folder for features, database and model."
         ),
     ],
+    *,
     compare: Compare = False,
+    extracting: Extracting,
     matcher: Annotated[
-        str, typer.Option(help="kd: mutual nearest neighbours; colmap: COLMAP's own matcher.")
+        Literal["kd", "colmap"],
+        typer.Option(help="kd: mutual nearest neighbours; colmap: COLMAP's own matcher."),
     ] = "kd",
     ratio: Ratio = RATIO,
     pairs: Annotated[
@@ -35,9 +37,10 @@ def command(
         typer.Option(help="File of the pairs to match, two names per line; by default all pairs."),
     ] = None,
     camera: Annotated[
-        str,
+        Literal["auto", "single", "per-folder", "per-image"],
         typer.Option(
-            help="Which photographs share a camera: auto, single, per-folder or per-image."
+            help="Which photographs share a camera: auto, single, per-folder or per-image.",
+            metavar="<str>",
         ),
     ] = "auto",
     threads: Annotated[
@@ -56,10 +59,7 @@ def command(
     from kd_cv.collection import Collection
     from kd_cv.collection.colmap import compare as run_all
     from kd_cv.collection.colmap import reconstruct, table
-    from kd_cv.collection.database import Matcher
 
-    if matcher not in get_args(Matcher):
-        raise ValueError(f"--matcher must be one of {get_args(Matcher)}, got {matcher!r}")
     each = [extracting]
     if compare:
         given = {"kd": extracting.weights}

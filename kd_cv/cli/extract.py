@@ -11,9 +11,9 @@ from kd_cv.cli.options import Extracting, Images, Scheduler
 
 
 def command(
-    extracting: Extracting,
     images: Images,
     output: Annotated[Path, typer.Option("-o", "--output", help="The HDF5 file to write.")],
+    extracting: Extracting,
     dtype: Annotated[
         str,
         typer.Option(

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from kd_cv.cli.options import Json, Magnification, Scheduler
-from kd_cv.cli.outputs import check_writable
+from kd_cv.cli.outputs import check_output
 from kd_cv.cli.tables import plain_warnings, print_table, telling
 from kd_cv.descriptor.frames import MAGNIFICATION
 from kd_cv.io.files import printable
@@ -26,7 +26,7 @@ def command(
         Path, typer.Option("-o", "--output", help="The file of matrices to write, .npz.")
     ],
     pairs: Annotated[
-        str,
+        Literal["warp", "sfm", "none"],
         typer.Option(
             help="Where matching pairs come from: warp (random warps of each photograph), "
             "sfm (a reconstruction of the place that they show) or none."
@@ -80,11 +80,7 @@ def command(
     from kd_cv.io.images import find_photos, list_photos, say_others
     from kd_cv.whitening import save
 
-    if pairs not in ("none", "warp", "sfm"):
-        raise ValueError(f"--pairs must be none, warp or sfm, got {pairs!r}")
-    if output.suffix != ".npz":
-        raise ValueError(f"{output}: the name of the file of matrices must end in .npz")
-    check_writable(output)
+    check_output(output, (".npz",))
     training, held_out = split_photos(list_photos(photos))
     if scheduler is None and workers is not None:
         raise ValueError(f"--workers is for --scheduler local, got {workers} without it")
@@ -92,7 +88,7 @@ def command(
     running = nullcontext(map) if scheduler is None else _on_cluster(scheduler, workers)
     with plain_warnings(), telling("Fitting", as_json) as tell, running as run:
         entries = fit_photos(
-            [path.absolute() for path in training], pairs,  # type: ignore[arg-type]
+            [path.absolute() for path in training], pairs,
             patch_sizes=sizes, magnification=magnification, views=views,
             max_keypoints=max_keypoints, workspace=workspace and workspace.absolute(),
             trained=trained, progress=tell, run=run,

@@ -12,14 +12,14 @@ from rich.console import Console
 
 from kd_cv.cli.matcher import Answer, Options, Pair, load_pair, run
 from kd_cv.cli.options import Compare, Descriptor, Json, Photos, make_feature
-from kd_cv.cli.outputs import check_count, check_picture, check_writable
+from kd_cv.cli.outputs import check_count, check_output
 from kd_cv.cli.tables import print_table
 from kd_cv.evaluate.metrics import homography_corner_error
 from kd_cv.features import DESCRIPTORS
 from kd_cv.io.files import replacing
 from kd_cv.matching import STEPS, named_failure
 from kd_cv.models import NAMES
-from kd_cv.pictures.matches import draw_matches, write_picture
+from kd_cv.pictures.matches import check_suffix, draw_matches, write_picture
 
 ROW_HEIGHTS = (720, 480)  # of a picture with one row, and with several
 #: What `auto` took, in a sentence.
@@ -34,12 +34,11 @@ MATRICES = {
     "R_0to1": "how the camera turned: X1 = R X0 + t",
     "t_0to1": "where it went, of unit length",
 }
-HOMOGRAPHY_SUFFIXES = (".txt", ".npy", ".json")
 
 
 def command(
-    options: Options,
     photos: Photos = None,
+    *,
     output: Annotated[
         Path | None,
         typer.Option("-o", "--output", help="Draw the matches in a picture: .png, .jpg, ..."),
@@ -52,6 +51,7 @@ def command(
     ] = None,
     descriptor: Descriptor = "kd",
     compare: Compare = False,
+    options: Options,
     as_json: Json = False,
 ) -> None:
     """Match two photographs and find what they have in common: one plane, or a scene.
@@ -83,12 +83,10 @@ def command(
     make_feature(descriptor, options.weights)
     check_count(photos)
     if output:
-        check_picture(output)
-    if save_homography and save_homography.suffix not in HOMOGRAPHY_SUFFIXES:
-        kinds = ", ".join(HOMOGRAPHY_SUFFIXES)
-        raise ValueError(f"{save_homography}: unknown kind of file, expected {kinds}")
-    for path in filter(None, (output, report, save_homography)):
-        check_writable(path, photos)
+        check_suffix(output)
+    check_output(output, inputs=photos)
+    check_output(report, inputs=photos)
+    check_output(save_homography, (".txt", ".npy", ".json"), photos)
     if save_homography and options.model != "homography":
         raise ValueError(f"--save-homography is for --model homography, got {options.model}")
     pair = load_pair(photos)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import cv2
 import numpy as np
@@ -17,7 +17,6 @@ from kd_cv.descriptor.frames import as_gray
 from kd_cv.io.builtin import example_pair
 from kd_cv.io.sources import read_source
 from kd_cv.matching import MatchResult, match, timing
-from kd_cv.models import MODELS
 from kd_cv.neighbours import RATIO, as_ratio
 
 Image = NDArray[np.uint8]
@@ -54,31 +53,30 @@ def load_pair(photos: Sequence[Path]) -> Pair:
 class Options:
     """How they are matched, checked."""
 
+    weights: Weights = None
     detector: Annotated[
         str, typer.Option(help="Detector: dog, ours; or OpenCV's sift, orb, fast, gftt, mser, ...")
     ] = "dog"
+    max_keypoints: MaxKeypoints = 5000
+    max_size: MaxSize = 3200
     ratio: Ratio = RATIO
+    model: Annotated[
+        Literal["auto", "homography", "fundamental", "essential"],
+        typer.Option(
+            help="What the photographs have in common: homography (one plane), fundamental (a "
+            "scene), essential (a scene, and the pose of the camera) or auto.",
+            metavar="<str>",
+        ),
+    ] = "auto"
     threshold: Annotated[
         float, typer.Option(help="How far an inlier may be from where the model says, in pixels.")
     ] = 3.0
-    max_keypoints: MaxKeypoints = 5000
-    weights: Weights = None
-    model: Annotated[
-        str,
-        typer.Option(
-            help="What the photographs have in common: homography (one plane), fundamental (a "
-            "scene), essential (a scene, and the pose of the camera) or auto."
-        ),
-    ] = "auto"
     focal: Annotated[
         float | None,
         typer.Option(help="Focal length of the camera in pixels; by default what EXIF says."),
     ] = None
-    max_size: MaxSize = 3200
 
     def __post_init__(self) -> None:
-        if self.model not in MODELS:
-            raise ValueError(f"--model must be one of {', '.join(MODELS)}, got {self.model!r}")
         if self.focal is not None:
             as_positive(self.focal, "--focal")
         as_int(self.max_size, "--max-size", 16)

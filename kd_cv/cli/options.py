@@ -1,6 +1,7 @@
 """The options that commands share: one home for the name and the help of each.
 
-Those that belong together are the fields of a class; a command has a parameter for the group.
+Those that belong together are the fields of a class; a command has a parameter for the group,
+and its help lists them in the place of that parameter.
 """
 
 import inspect
@@ -105,22 +106,24 @@ def make_feature(name: str, weights: str | None = None) -> Any:
     return KDDescriptor(weights=weights)
 
 
+LAST = ("cache", "as_json")  # in the help of every command
+
+
 def grouped(command: Callable[..., None]) -> Callable[..., None]:
     """A command as typer reads it: with the options of a group in place of the group."""
-    parameters = inspect.signature(command).parameters
-    groups: dict[str, Any] = {
-        name: p.annotation for name, p in parameters.items() if is_dataclass(p.annotation)
-    }
-    options = [p for name, p in parameters.items() if name not in groups]
-    # Not by typing.get_type_hints: Python 3.10 adds another | None to what is None by default.
-    options += [
-        inspect.Parameter(
-            field.name, inspect.Parameter.KEYWORD_ONLY,
-            default=field.default, annotation=field.type,
-        )
-        for kind in groups.values()
-        for field in fields(kind)
-    ]  # fmt: skip
+    groups: dict[str, Any] = {}
+    options: list[inspect.Parameter] = []
+    for name, parameter in inspect.signature(command).parameters.items():
+        if is_dataclass(parameter.annotation):
+            groups[name] = parameter.annotation
+            # Not by typing.get_type_hints: Python 3.10 adds another | None to what is None by
+            # default.
+            options += [
+                parameter.replace(name=field.name, default=field.default, annotation=field.type)
+                for field in fields(parameter.annotation)
+            ]
+        else:
+            options.append(parameter)
 
     @wraps(command)
     def called(**given: Any) -> None:
@@ -130,6 +133,11 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
         }
         command(**made, **given)
 
-    called.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
+    called.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [
+            option.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+            for option in sorted(options, key=lambda option: option.name in LAST)
+        ]
+    )
     called.__annotations__ = {}
     return called

@@ -6,9 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import cv2
-
-FIGURE_SUFFIXES = (".png", ".pdf", ".svg")
+FIGURES = (".png", ".pdf", ".svg")
 
 
 def check_count(photos: Sequence[Path]) -> None:
@@ -33,26 +31,15 @@ def check_writable(path: Path, inputs: Sequence[Path] = ()) -> None:
             raise ValueError(f"{path} is one of the photographs: it would be overwritten")
 
 
-def check_figure(path: Path | None, inputs: Sequence[Path] = ()) -> None:
-    """A figure that can be written, if one is asked for."""
+def check_output(
+    path: Path | None, suffixes: Sequence[str] = (), inputs: Sequence[Path] = ()
+) -> None:
+    """A file of one of these kinds that can be written, if one is asked for."""
     if path is None:
         return
-    if path.suffix not in FIGURE_SUFFIXES:
-        kinds = ", ".join(FIGURE_SUFFIXES)
-        raise ValueError(f"{path}: unknown kind of figure, expected {kinds}")
+    if suffixes and path.suffix not in suffixes:
+        raise ValueError(f"{path}: unknown kind of file, expected {', '.join(suffixes)}")
     check_writable(path, inputs)
-
-
-def check_picture(path: Path) -> None:
-    """OpenCV must know how to write the kind of picture that the suffix names."""
-    # By the suffix alone: there are names of files that crash OpenCV.
-    try:
-        suffix = path.suffix if path.suffix.isascii() else ""
-        known = bool(suffix) and cv2.haveImageWriter("x" + suffix)
-    except cv2.error:
-        known = False
-    if not known:
-        raise ValueError(f"{path}: unknown kind of picture, expected .png, .jpg, .webp ...")
 
 
 def draw_figure(output: Path, size: tuple[float, float], draw: Callable[[Any], Any]) -> None:

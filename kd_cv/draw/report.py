@@ -14,7 +14,7 @@ import html
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import Any, NamedTuple
 
@@ -65,198 +65,212 @@ def write_report(
     >>> images = [cv2.merge([image] * 3) for image in (image0, image1)]
     >>> write_report("report.html", *images, {"KD": (result, KDDescriptor())}, names=("a", "b"))
     """
-    page = report_page(image0, image1, results, names, ratio, threshold)
+    page = Page((image0, image1), names, ratio, threshold).html(results)
     with replacing(path) as temporary:
         temporary.write_text(page, encoding="utf-8")
 
 
-def report_page(
-    image0: Image,
-    image1: Image,
-    results: Results,
-    names: tuple[str, str],
-    ratio: float = RATIO,
-    threshold: float = 3.0,
-) -> str:
-    """The page of `write_report` as text."""
-    small0, small1 = reduced(image0, MAX_SIDE), reduced(image1, MAX_SIDE)
-    shown = _Shown((image0, image1), names, ratio, threshold, MAX_MATCHES // len(results))
-    parts = [
-        _part(number, title, *matched, shown)
-        for number, (title, matched) in enumerate(results.items())
-    ]
-    first, _ = next(iter(results.values()))
-    H_0to1 = first.H_0to1 if first.success else None
-    data = {
-        "sizes": [list(image.shape[1::-1]) for image in (image0, image1)],
-        "ratio": float(ratio),
-        "lines": MAX_LINES,
-        "columns": COLUMNS,
-        "overlay": H_0to1 is not None,
-        "palette": {
-            "inlier": palette.INLIER,
-            "outlier": palette.OUTLIER,
-            "outline": palette.OUTLINE,
-            "heat": [palette.hexadecimal(color) for color in palette.diverging_colors()],
-        },
-        "descriptors": [data for data, _ in parts],
-    }
-    return _fill(
-        {
-            "NAME0": _escaped(names[0]),
-            "NAME1": _escaped(names[1]),
-            "IMAGE0": _webp(small0),
-            "IMAGE1": _webp(small1),
-            "WARPED": _webp(_overlay(small0, small1, H_0to1, image0.shape, image1.shape)),
-            "SHEETS": "".join(sheets for _, sheets in parts),
-            # "<" could end the script element that holds the data.
-            "DATA": json.dumps(data, separators=(",", ":")).replace("<", "\\u003c"),
-        }
-    )
-
-
-class _Shown(NamedTuple):
-    """What all descriptors of a page have in common; most: how many matches it shows of each."""
+class Page(NamedTuple):
+    """Two images (H, W, 3) and their names, and what their matches were found with."""
 
     images: tuple[Image, Image]
     names: tuple[str, str]
-    ratio: float
-    threshold: float
-    most: int
+    ratio: float = RATIO
+    threshold: float = 3.0
+
+    def html(self, results: Results) -> str:
+        """The page of `write_report` as text."""
+        small0, small1 = (reduced(image, MAX_SIDE) for image in self.images)
+        most = MAX_MATCHES // len(results)
+        parts = [
+            self._part(number, title, *matched, most)
+            for number, (title, matched) in enumerate(results.items())
+        ]
+        first, _ = next(iter(results.values()))
+        H_0to1 = first.H_0to1 if first.success else None
+        data = {
+            "sizes": [list(image.shape[1::-1]) for image in self.images],
+            "ratio": float(self.ratio),
+            "lines": MAX_LINES,
+            "columns": COLUMNS,
+            "overlay": H_0to1 is not None,
+            "palette": {
+                "inlier": palette.INLIER,
+                "outlier": palette.OUTLIER,
+                "outline": palette.OUTLINE,
+                "heat": [palette.hexadecimal(color) for color in palette.diverging_colors()],
+            },
+            "descriptors": [data for data, _ in parts],
+        }
+        shapes = [image.shape for image in self.images]
+        # Bytes of a file name that are no text become question marks.
+        shown = [name.encode("utf-8", "replace").decode("utf-8") for name in self.names]
+        return _fill(
+            {
+                "NAME0": html.escape(shown[0]),
+                "NAME1": html.escape(shown[1]),
+                "IMAGE0": _webp(small0),
+                "IMAGE1": _webp(small1),
+                "WARPED": _webp(_overlay(small0, small1, H_0to1, *shapes)),
+                "SHEETS": "".join(sheets for _, sheets in parts),
+                # "<" could end the script element that holds the data.
+                "DATA": json.dumps(data, separators=(",", ":")).replace("<", "\\u003c"),
+            }
+        )
+
+    def _part(
+        self, number: int, title: str, result: MatchResult, descriptor: Feature, most: int
+    ) -> tuple[dict[str, Any], str]:
+        """What the script needs to know of one descriptor and of its `most` certain matches, and
+        their patches and heat maps in HTML."""
+        matches, ratios, inliers = self._shown(result, most)
+        kd = descriptor
+        if not isinstance(kd, KDDescriptor):  # what stands for it sees the window of SIFT
+            kd = KDDescriptor(patch_size=TILE, whitening=None, magnification="sift")
+        keypoints = result.keypoints0, result.keypoints1
+        both = [
+            kd.frames([points[i] for i in rows.tolist()])
+            for points, rows in zip(keypoints, matches.T, strict=True)
+        ]
+        stack0, stack1 = (
+            kd.settings.patches(as_gray(image), frames)
+            for image, frames in zip(self.images, both, strict=True)
+        )
+        scales = kd.settings.scales
+        largest = int(np.argmax(scales))
+        side = kd.settings.side * scales[largest]  # of the largest patch, in sizes of a frame
+        tiles = {"patches": _stretched(_small([stack0[:, largest], stack1[:, largest]]))}
+        no_heat, similarity, shares = "", [], {}
+        if kd is not descriptor:
+            no_heat = (
+                f"The histograms of {title} cannot be shared out among the pixels: no heat maps."
+            )
+        elif kd.projection is not None and kd.projection.power != 1.0:
+            no_heat = "A whitening with a square root cannot be shared out among the pixels."
+        else:
+            maps = heat_maps(stack0, stack1, kd.settings)
+            tiles["heats"] = _levels(_small([maps.heat0, maps.heat1]))
+            similarity = np.round(maps.similarity, 4).tolist()
+            parts = part_names(kd.settings.spec)
+            if len(parts) > 1:
+                shares = dict(zip(parts, np.round(maps.shares.T, 4).tolist(), strict=True))
+        found = f"{NAMES[result.model]} found"
+        if not result.success:
+            # Why nothing was found stands below by itself where there are no matches.
+            found = f"no {found}" + (
+                f": {named_failure(result, self.names)}" if len(ratios) else ""
+            )
+        counts = (
+            f"{result.inliers.sum()} inliers of {len(result.matches)} matches at ratio "
+            f"{self.ratio:g} · {found}"
+        )
+        words = WORDS[result.model] if result.success else ("", "")
+        data = {
+            "title": title,
+            "summary": f"{title} · {counts}",
+            "counts": counts,
+            "note": self._note(result, len(ratios)),
+            "cut": len(ratios) < len(result.candidates[1]),
+            "nothing": "" if len(ratios) else self._why_nothing(result),
+            "words": [f"inliers {words[0]}".strip(), f"outliers {words[1]}".strip()],
+            "one": ["inlier", "outlier"],
+            "points": [np.round(frames[:, :2], 2).tolist() for frames in both],
+            "windows": [
+                np.round([side * frames[:, 2], frames[:, 3].clip(0)], 2).T.tolist()
+                for frames in both
+            ],
+            "ratios": np.round(ratios.astype(np.float64), 4).tolist(),
+            "inliers": inliers.astype(int).tolist(),
+            "H": _listed(result, result.H_0to1),
+            "F": _listed(result, result.F_0to1),
+            "tile": int(tiles["patches"].shape[-1]),
+            "similarity": similarity,
+            "noHeat": no_heat,
+            "shares": shares,
+        }
+        sheets = [
+            f'<img id="{kind}{number}" alt="" src="{_webp(_sheet(images))}" hidden>\n'
+            for kind, images in tiles.items()
+        ]
+        return data, "".join(sheets)
+
+    def _shown(
+        self, result: MatchResult, most: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32], NDArray[np.bool_]]:
+        """Matches, ratios and inliers of the page, the most certain first.
+
+        What passes the ratio test is what `result` says; the rest is measured against its model.
+        """
+        matches, ratios = result.candidates
+        points0, points1 = (
+            from_keypoints(keypoints)[rows, :2]
+            for keypoints, rows in zip(
+                (result.keypoints0, result.keypoints1), matches.T, strict=True
+            )
+        )
+        inliers = result.errors(points0, points1) <= self.threshold
+        inliers[ratios <= self.ratio] = result.inliers
+        order = np.argsort(ratios, kind="stable")[:most]
+        return matches[order], ratios[order], inliers[order]
+
+    def _note(self, result: MatchResult, shown: int) -> str:
+        candidates = len(result.candidates[1])
+        part = f"The {shown} most certain of {candidates}" if shown < candidates else f"All {shown}"
+        note = (
+            f"{part} mutual nearest neighbours are on this page. The ratio is the distance to the "
+            "nearest neighbour over that to the second nearest: small is certain."
+        )
+        if not result.success:
+            return note
+        return (
+            f"{note} Inliers agree with the {NAMES[result.model]} within {self.threshold:g} pixels."
+        )
+
+    def _why_nothing(self, result: MatchResult) -> str:
+        """Why there is no match, in one sentence."""
+        counts = len(result.keypoints0), len(result.keypoints1)
+        if not all(counts):
+            return f"{named_failure(result, self.names)}."
+        return (
+            f"Of {counts[0]} and {counts[1]} keypoints no two are each other's nearest neighbours: "
+            "do the photographs show the same thing?"
+        )
 
 
-def _part(
-    number: int, title: str, result: MatchResult, descriptor: Feature, shown: _Shown
-) -> tuple[dict[str, Any], str]:
-    """What the script needs to know of one descriptor, and its patches and heat maps, in HTML."""
-    matches, ratios, inliers = _on_page(result, shown)
-    kd = descriptor
-    if not isinstance(kd, KDDescriptor):  # what stands for it sees the window of SIFT
-        kd = KDDescriptor(patch_size=TILE, whitening=None, magnification="sift")
-    keypoints = result.keypoints0, result.keypoints1
-    both = [
-        kd.frames([points[i] for i in rows.tolist()])
-        for points, rows in zip(keypoints, matches.T, strict=True)
-    ]
-    stack0, stack1 = (
-        kd.settings.patches(as_gray(image), frames)
-        for image, frames in zip(shown.images, both, strict=True)
-    )
-    scales = kd.settings.scales
-    largest = int(np.argmax(scales))
-    side = kd.settings.side * scales[largest]  # of the largest patch, in sizes of a frame
-    patches = _stretched(_small(_in_turn(stack0[:, largest], stack1[:, largest])))
-    tiles = {"patches": patches}
-    no_heat, similarity, shares = "", [], {}
-    if kd is not descriptor:
-        no_heat = f"The histograms of {title} cannot be shared out among the pixels: no heat maps."
-    elif kd.projection is not None and kd.projection.power != 1.0:
-        no_heat = "A whitening with a square root cannot be shared out among the pixels."
-    else:
-        maps = heat_maps(stack0, stack1, kd.settings)
-        heats = _small(_in_turn(maps.heat0, maps.heat1))
-        tiles["heats"] = _levels(heats.reshape(-1, 2, *heats.shape[1:]))
-        similarity = np.round(maps.similarity, 4).tolist()
-        parts = part_names(kd.settings.spec)
-        if len(parts) > 1:
-            shares = dict(zip(parts, np.round(maps.shares.T, 4).tolist(), strict=True))
-    counts = (
-        f"{result.inliers.sum()} inliers of {len(result.matches)} matches at ratio "
-        f"{shown.ratio:g} · {_geometry(result, shown.names, bool(len(ratios)))}"
-    )
-    words = WORDS[result.model] if result.success else ("", "")
-    data = {
-        "title": title,
-        "summary": f"{title} · {counts}",
-        "counts": counts,
-        "note": _note(result, len(ratios), shown.threshold),
-        "cut": len(ratios) < len(result.candidates[1]),
-        "nothing": "" if len(ratios) else _why_nothing(result, shown.names),
-        "words": [f"inliers {words[0]}".strip(), f"outliers {words[1]}".strip()],
-        "one": ["inlier", "outlier"],
-        "points": [_rounded(frames[:, :2]) for frames in both],
-        "windows": [
-            _rounded(np.stack([side * frames[:, 2], frames[:, 3].clip(0)], axis=1))
-            for frames in both
-        ],
-        "ratios": np.round(ratios.astype(np.float64), 4).tolist(),
-        "inliers": inliers.astype(int).tolist(),
-        "H": _listed(result.H_0to1 if result.success else None),
-        "F": _listed(result.F_0to1 if result.success else None),
-        "tile": int(patches.shape[1]),
-        "similarity": similarity,
-        "noHeat": no_heat,
-        "shares": shares,
-    }
-    sheets = [
-        f'<img id="{kind}{number}" alt="" src="{_webp(_sheet(images))}" hidden>\n'
-        for kind, images in tiles.items()
-    ]
-    return data, "".join(sheets)
-
-
-def _geometry(result: MatchResult, names: tuple[str, str], explained: bool) -> str:
-    """What was found; if nothing was, why, unless that stands below by itself."""
-    if result.success:
-        return f"{NAMES[result.model]} found"
-    why = f": {named_failure(result, names)}" if explained else ""
-    return f"no {NAMES[result.model]} found{why}"
-
-
-def _listed(matrix: NDArray[np.float64] | None) -> list[list[float]] | None:
-    return None if matrix is None else matrix.tolist()
-
-
-def _on_page(
-    result: MatchResult, shown: _Shown
-) -> tuple[NDArray[np.int64], NDArray[np.float32], NDArray[np.bool_]]:
-    """Matches, ratios and inliers of the page, the most certain first.
-
-    What passes the ratio test is what `result` says; the rest is measured against its model.
-    """
-    matches, ratios = result.candidates
-    points0, points1 = (
-        from_keypoints(keypoints)[rows, :2]
-        for keypoints, rows in zip((result.keypoints0, result.keypoints1), matches.T, strict=True)
-    )
-    inliers = result.errors(points0, points1) <= shown.threshold
-    inliers[ratios <= shown.ratio] = result.inliers
-    order = np.argsort(ratios, kind="stable")[: shown.most]
-    return matches[order], ratios[order], inliers[order]
-
-
-def _in_turn(first: NDArray[Any], second: NDArray[Any]) -> NDArray[Any]:
-    """(N, P, P) of both images in turn: (2 N, P, P)."""
-    return np.stack([first, second], axis=1).reshape(-1, *first.shape[1:])
+def _listed(result: MatchResult, matrix: NDArray[np.float64] | None) -> list[list[float]] | None:
+    return matrix.tolist() if result.success and matrix is not None else None
 
 
 @opencv
-def _small(tiles: NDArray[Any]) -> NDArray[np.float32]:
-    """Tiles (N, P, P) at no more than TILE pixels a side, by means over areas."""
-    tiles = tiles.astype(np.float32)
-    if tiles.shape[1] <= TILE or not len(tiles):
-        return tiles
-    return np.stack([cv2.resize(t, (TILE, TILE), interpolation=cv2.INTER_AREA) for t in tiles])
+def _small(sides: Sequence[NDArray[Any]]) -> NDArray[np.float32]:
+    """Tiles (N, P, P) of both images in turn, at no more than TILE pixels a side, by means over
+    areas: (N, 2, P, P)."""
+    pairs = np.stack(sides, axis=1).astype(np.float32)
+    if pairs.shape[2] <= TILE or not len(pairs):
+        return pairs
+    flat = pairs.reshape(-1, *pairs.shape[2:])
+    small = [cv2.resize(tile, (TILE, TILE), interpolation=cv2.INTER_AREA) for tile in flat]
+    return np.stack(small).reshape(-1, 2, TILE, TILE)
 
 
-def _stretched(tiles: NDArray[np.float32]) -> Image:
-    """Each tile from its darkest to its brightest pixel."""
-    low, high = tiles.min(axis=(1, 2), keepdims=True), tiles.max(axis=(1, 2), keepdims=True)
-    return np.rint(255 * (tiles - low) / np.maximum(high - low, 1e-6)).astype(np.uint8)
+def _stretched(pairs: NDArray[np.float32]) -> Image:
+    """Each tile of (N, 2, P, P) from its darkest to its brightest pixel."""
+    low, high = pairs.min(axis=(2, 3), keepdims=True), pairs.max(axis=(2, 3), keepdims=True)
+    return np.rint(255 * (pairs - low) / np.maximum(high - low, 1e-6)).astype(np.uint8)
 
 
 def _levels(pairs: NDArray[np.float32]) -> Image:
-    """Heat maps (N, 2, P, P) as colours of the palette, (2 N, P, P); the two of a match alike."""
+    """Heat maps (N, 2, P, P) as colours of the palette; the two of a match alike."""
     limits = np.array([heat_limit(*pair) for pair in pairs]).reshape(-1, 1, 1, 1)
-    return palette.heat_levels(pairs / limits).reshape(-1, *pairs.shape[2:])
+    return palette.heat_levels(pairs / limits)
 
 
-def _sheet(tiles: Image) -> Image:
-    """Tiles (N, P, P) side by side, COLUMNS in a row."""
-    count, size = tiles.shape[:2]
+def _sheet(pairs: Image) -> Image:
+    """Tiles (N, 2, P, P) side by side, COLUMNS in a row."""
+    count, size = 2 * len(pairs), pairs.shape[-1]
     rows = max(1, -(-count // COLUMNS))
     padded = np.zeros((rows * COLUMNS, size, size), np.uint8)
-    padded[:count] = tiles
+    padded[:count] = pairs.reshape(-1, size, size)
     grid = padded.reshape(rows, COLUMNS, size, size).swapaxes(1, 2)
     return grid.reshape(rows * size, COLUMNS * size)
 
@@ -290,49 +304,13 @@ def _webp(image: Image) -> str:
     return "data:image/webp;base64," + base64.b64encode(encoded.tobytes()).decode("ascii")
 
 
-def _rounded(points: NDArray[np.float64]) -> list[list[float]]:
-    return [[round(x, 2), round(y, 2)] for x, y in points.tolist()]
-
-
-def _note(result: MatchResult, shown: int, threshold: float) -> str:
-    candidates = len(result.candidates[1])
-    part = f"The {shown} most certain of {candidates}" if shown < candidates else f"All {shown}"
-    note = (
-        f"{part} mutual nearest neighbours are on this page. The ratio is the distance to the "
-        "nearest neighbour over that to the second nearest: small is certain."
-    )
-    if not result.success:
-        return note
-    return f"{note} Inliers agree with the {NAMES[result.model]} within {threshold:g} pixels."
-
-
-def _why_nothing(result: MatchResult, names: tuple[str, str]) -> str:
-    """Why there is no match, in one sentence."""
-    counts = len(result.keypoints0), len(result.keypoints1)
-    if not all(counts):
-        return f"{named_failure(result, names)}."
-    return (
-        f"Of {counts[0]} and {counts[1]} keypoints no two are each other's nearest neighbours: "
-        "do the photographs show the same thing?"
-    )
-
-
-def _escaped(name: str) -> str:
-    # Bytes of a file name that are no text become question marks.
-    return html.escape(name.encode("utf-8", "replace").decode("utf-8"))
-
-
 def _fill(values: Mapping[str, str]) -> str:
     """The template with each @@NAME@@ replaced, in one pass: values are not searched again."""
     template = (resources.files("kd_cv.draw") / "report.html").read_text(encoding="utf-8")
-    hashes = {
-        f"{tag.upper()}_HASH": _hash(re.findall(f"<{tag}>(.*?)</{tag}>", template, re.DOTALL)[0])
-        for tag in ("style", "script")
-    }
+    hashes = {}
+    for tag in ("style", "script"):
+        (text,) = re.findall(f"<{tag}>(.*?)</{tag}>", template, re.DOTALL)
+        digest = base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")
+        hashes[f"{tag.upper()}_HASH"] = f"'sha256-{digest}'"
     values = {**values, **hashes}
     return re.sub("@@([A-Z0-9_]+)@@", lambda found: values[found[1]], template)
-
-
-def _hash(text: str) -> str:
-    digest = hashlib.sha256(text.encode("utf-8")).digest()
-    return f"'sha256-{base64.b64encode(digest).decode('ascii')}'"

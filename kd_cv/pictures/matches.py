@@ -107,12 +107,18 @@ def draw_result(
     return sheet
 
 
+def check_suffix(path: str | os.PathLike[str]) -> str:
+    """What a name ends with: a kind of picture that OpenCV can write."""
+    suffix = Path(path).suffix
+    # By the suffix alone: there are names of files that crash OpenCV.
+    if not suffix.isascii() or not cv2.haveImageWriter(f"x{suffix}"):
+        raise ValueError(f"{path}: OpenCV cannot write a picture with the suffix {suffix!r}")
+    return suffix
+
+
 def write_picture(path: str | os.PathLike[str], picture: Image) -> None:
     """Write a picture, whole or not at all, in the format that the name ends with."""
-    suffix = Path(path).suffix
-    if not cv2.haveImageWriter(f"x{suffix}"):
-        raise ValueError(f"{path}: OpenCV cannot write a picture with the suffix {suffix!r}")
-    encoded = cv2.imencode(suffix, picture)[1]
+    encoded = cv2.imencode(check_suffix(path), picture)[1]
     with replacing(path) as temporary:
         temporary.write_bytes(encoded.tobytes())
 

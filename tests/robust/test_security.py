@@ -585,13 +585,13 @@ HOSTILE = [
 def test_the_report_shows_names_as_text(name):
     from html.parser import HTMLParser
 
-    from kd_cv.draw.report import report_page
+    from kd_cv.draw.report import Page
     from kd_cv.matching import match
 
     y, x = np.mgrid[:48, :48]
     gray = np.rint(127 + 60 * np.sin(x * y / 90)).astype(np.uint8)
     image = np.dstack([gray] * 3)
-    page = report_page(image, image, {name: (match(image, image), None)}, (name, name))
+    page = Page((image, image), (name, name)).html({name: (match(image, image), None)})
 
     class Elements(HTMLParser):
         def __init__(self):

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from kd_cv.cli.options import Dim, Figure, Json, PatchSize, Weights
-from kd_cv.cli.outputs import check_figure, draw_figure, say_picture
+from kd_cv.cli.outputs import FIGURES, check_output, draw_figure, say_picture
 from kd_cv.cli.tables import print_table, telling
 from kd_cv.descriptor.spec import KERNELS, Spec
 from kd_cv.evaluate.candidates import PATCH_SIZE_OF_SETS, kd_candidate
@@ -40,7 +40,7 @@ class Curve:
     as_json: Json = False
 
     def __post_init__(self) -> None:
-        check_figure(self.output)
+        check_output(self.output, FIGURES)
 
     def whitening(self, kernel: str = "concat") -> tuple[Any, str]:
         """Matrices, and what they are."""
@@ -85,7 +85,7 @@ def _drawn(panels: Mapping[str, Any]) -> Callable[[Any], Any]:
     return draw
 
 
-def shrinkage(curve: Curve, dim: Dim = 128) -> None:
+def shrinkage(*, dim: Dim = 128, curve: Curve) -> None:
     """FPR95 over the shrinkage of the unsupervised whitenings: t of W_UA, beta of W_US.
 
     [bold]Examples[/bold]
@@ -158,11 +158,12 @@ def eigenvalues(curve: Curve) -> None:
 
 
 def robustness(
-    curve: Curve,
+    *,
     whitening: Annotated[
         str, typer.Option(help="Whitening: ws, wm, wus, wua, w, pcasqrt or none.")
     ] = "ws",
     dim: Dim = 128,
+    curve: Curve,
 ) -> None:
     """FPR95 when one patch of each pair is turned or shifted, for each kernel.
 

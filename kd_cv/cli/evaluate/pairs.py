@@ -13,7 +13,7 @@ import typer
 from kd_cv.cli.evaluate.options import Comparison, words
 from kd_cv.cli.evaluate.output import report_scores
 from kd_cv.cli.options import Figure, Json, Magnification, Ratio
-from kd_cv.cli.outputs import check_figure, draw_figure, say_picture
+from kd_cv.cli.outputs import FIGURES, check_output, draw_figure, say_picture
 from kd_cv.cli.tables import telling
 from kd_cv.descriptor.frames import MAGNIFICATION
 from kd_cv.evaluate.cache import Cache
@@ -77,13 +77,14 @@ class AtKeypoints(Comparison):
 
 
 def matching(
-    options: AtKeypoints,
     data: Annotated[
         Path | None,
         typer.Argument(
             help="Folder of image sequences with homographies; without it, built-in photographs."
         ),
     ] = None,
+    *,
+    options: AtKeypoints,
     max_keypoints: Annotated[
         int, typer.Option(help="How many SIFT keypoints of each image are described.")
     ] = 1000,
@@ -117,10 +118,10 @@ def matching(
 
 
 def pose(
-    options: AtKeypoints,
     photos: Annotated[
         list[Path], typer.Argument(help="Folders of photographs, one for each scene.")
     ],
+    options: AtKeypoints,
     cameras: Annotated[
         list[Path] | None,
         typer.Option(
@@ -219,7 +220,7 @@ def pipelines(
 
         kd-cv eval pipelines castle --cameras castle_dense --pipelines kd,kd3,orb
     """
-    check_figure(output)
+    check_output(output, FIGURES)
     chosen = make_pipelines(words(pipelines), max_keypoints)
     header = {"protocol": "pipelines", "max_keypoints": max_keypoints, "max_size": max_size}
     idle = _times(times, header, [pipeline.name for pipeline in chosen]) if times else {}

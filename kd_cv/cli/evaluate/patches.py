@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -17,10 +17,10 @@ TASKS = ("retrieval", "matching", "verification")
 
 
 def phototourism(
-    options: Comparison,
     data: Annotated[Path, typer.Argument(help="Folder with patchesNNNN.bmp and info.txt.")],
+    options: Comparison,
     pairs: Annotated[
-        str,
+        Literal["all", "m50"],
         typer.Option(help="Which pairs are compared: all, or m50 for those of the set's own file."),
     ] = "all",
     matches: Annotated[
@@ -39,7 +39,7 @@ def phototourism(
     from kd_cv.evaluate.patches import pairs_of_set, patch_verification
 
     chosen = options.candidates()
-    labelled = pairs_of_set(read_phototourism(data, matches), pairs)  # type: ignore[arg-type]
+    labelled = pairs_of_set(read_phototourism(data, matches), pairs)
     with telling("Describing", options.as_json) as tell:
         chosen = options.with_ws(chosen, (64, MAGNIFICATION))
         scores = patch_verification(
@@ -59,13 +59,13 @@ def phototourism(
 
 
 def hpatches(
-    options: Comparison,
     data: Annotated[
         Path,
         typer.Argument(
             help="Folder of the patch release (ref.png, e1.png, ...) or of image sequences."
         ),
     ],
+    options: Comparison,
     magnification: Annotated[
         float, typer.Option(help="Side in keypoint sizes of patches that are cut from sequences.")
     ] = 5.0,

@@ -41,7 +41,7 @@ def _run(image0, image1, name="kd"):
 
 def _page(pair, found, title="KD", **others):
     results = {title: (found.result, found.feature), **others}
-    return report.report_page(pair[0], pair[1], results, NAMES)
+    return report.Page((pair[0], pair[1]), NAMES).html(results)
 
 
 def _data(page):
@@ -152,7 +152,7 @@ def test_two_thousand_matches_take_less_than_five_megabytes():
         success=True, candidates=(rows, ratios),
     )  # fmt: skip
     results = {"KD": (result, KDDescriptor())}
-    page = report.report_page(image0, image0[:, ::-1].copy(), results, ("a", "b"))
+    page = report.Page((image0, image0[:, ::-1].copy()), ("a", "b")).html(results)
     assert len(_data(page)["descriptors"][0]["similarity"]) == 2000
     assert len(page) < 5_000_000
 
@@ -464,7 +464,7 @@ def test_a_scene_has_epipolar_lines_in_the_place_of_an_outline(browser, tmp_path
     images = [np.ascontiguousarray(i[::2, ::2, ::-1]) for i in data.stereo_motorcycle()[:2]]
     kd = KDDescriptor(800)
     result = match(*images, kd, model="fundamental")
-    page = report.report_page(*images, {"KD": (result, kd)}, ("left", "right"))
+    page = report.Page(images, ("left", "right")).html({"KD": (result, kd)})
     (own,) = _data(page)["descriptors"]
     assert result.success and own["H"] is None and not _data(page)["overlay"]
     x0, x1 = (np.insert(p[result.inliers], 2, 1, axis=1) for p in (result.points0, result.points1))

@@ -634,7 +634,7 @@ def test_a_whitening_fitted_for_the_comparison(sequence_folder, photographs, tmp
         (["matching", "--descriptor", "surf"], "unknown descriptor"),
         (["matching", "--whitening", "finest"], "unknown whitening"),
         (["matching", "--magnification", "0"], "magnification must be positive"),
-        (["shrinkage", "-o", "a.txt"], "unknown kind of figure"),
+        (["shrinkage", "-o", "a.txt"], "unknown kind of file"),
         (["shrinkage", "EMPTY"], "holds no photographs"),
         (["eigenvalues", "EMPTY", "--weights", "a.npz"], "not both"),
         (["robustness", "--whitening", "none", "--weights", "a.npz"], "needs no weights"),

@@ -62,7 +62,7 @@ def test_auto_takes_the_scene_here_and_the_plane_there_and_says_so(scene, files)
 def test_picture_report_and_explanation_have_the_words_of_the_model(scene, model, where):
     pytest.importorskip("matplotlib")
     from kd_cv.cli.explain import _kind
-    from kd_cv.draw.report import report_page
+    from kd_cv.draw.report import Page
     from kd_cv.pictures.matches import _legend
 
     kd = KDDescriptor(400)
@@ -71,7 +71,7 @@ def test_picture_report_and_explanation_have_the_words_of_the_model(scene, model
     legend = [text for _, text in _legend([found])]
     assert legend[:2] == [f"inlier, {inside}", f"outlier, {outside}"]
     colours = [cv2.cvtColor(image, cv2.COLOR_GRAY2BGR) for image in scene]
-    page = report_page(*colours, {"KD": (found, kd)}, ("left", "right"))
+    page = Page(colours, ("left", "right")).html({"KD": (found, kd)})
     words = re.search(r'"words": ?(\[.*?\])', page)
     assert words and json.loads(words[1]) == [f"inliers {inside}", f"outliers {outside}"]
     said = {_kind(found, row) for row in range(len(found.matches))}
