@@ -12,15 +12,7 @@ from kd_cv.checks import as_int
 from kd_cv.evaluate import metrics
 from kd_cv.evaluate.cache import NO_CACHE, Cache
 from kd_cv.evaluate.candidates import Candidate
-from kd_cv.evaluate.pairs import (
-    AS_USUAL,
-    Features,
-    Float64,
-    Measure,
-    Views,
-    at_keypoints,
-    orders,
-)
+from kd_cv.evaluate.pairs import AS_USUAL, Features, Float64, Measure, Views, at_keypoints, orders
 from kd_cv.evaluate.scores import PairScore, Score
 from kd_cv.fit.sequences import ImageSet
 from kd_cv.models import find_homography

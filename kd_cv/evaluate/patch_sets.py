@@ -41,19 +41,6 @@ class PatchSet:
     pairs: NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 2), np.int64))
     labels: NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, np.bool_))
 
-    def __post_init__(self) -> None:
-        n = len(self.patches)
-        if self.patches.ndim != 3 or self.patches.shape[1] != self.patches.shape[2]:
-            raise ValueError(f"patches must have shape (N, P, P), got {self.patches.shape}")
-        if self.point_ids.shape != (n,):
-            raise ValueError(f"point_ids must have shape ({n},), got {self.point_ids.shape}")
-        if self.pairs.ndim != 2 or self.pairs.shape[1] != 2:
-            raise ValueError(f"pairs must have shape (M, 2), got {self.pairs.shape}")
-        if self.labels.shape != (len(self.pairs),):
-            raise ValueError(f"labels must have shape ({len(self.pairs)},)")
-        if self.pairs.size and (self.pairs.min() < 0 or self.pairs.max() >= n):
-            raise ValueError(f"pairs must be rows of the {n} patches")
-
     def __len__(self) -> int:
         return len(self.patches)
 
@@ -146,16 +133,16 @@ def read_m50(
     path = Path(path)
     table = _read_table(path, min_columns=5)
     pairs, points = table[:, [0, 3]], table[:, [1, 4]]
-    outside = (pairs < 0) | (pairs >= len(point_ids))
+    outside = ((pairs < 0) | (pairs >= len(point_ids))).any(axis=1)
     if outside.any():
-        line = int(np.flatnonzero(outside.any(axis=1))[0])
+        line = outside.argmax()
         raise ValueError(
             f"{path}, line {line + 1}: patch index out of range, "
             f"got {pairs[line].tolist()}, the set has {len(point_ids)} patches"
         )
     wrong = (point_ids[pairs] != points).any(axis=1)
     if wrong.any():
-        line = int(np.flatnonzero(wrong)[0])
+        line = wrong.argmax()
         raise ValueError(
             f"{path}, line {line + 1}: patches {pairs[line].tolist()} are said to show points "
             f"{points[line].tolist()}, info.txt says {point_ids[pairs[line]].tolist()}"
@@ -171,23 +158,18 @@ def read_hpatches_strips(folder: str | os.PathLike[str]) -> dict[str, NDArray[np
     """
     folder = as_folder(folder)
     strips = {}
-    for kind in STRIPS:
-        path = folder / f"{kind}.png"
-        if not path.is_file():
-            if kind == "ref":
-                raise ValueError(f"{folder} has no ref.png")
-            continue
+    if not (folder / "ref.png").is_file():
+        raise ValueError(f"{folder} has no ref.png")
+    for path in filter(Path.is_file, [folder / f"{kind}.png" for kind in STRIPS]):
         strip = read_gray(path)
         if strip.shape[1] != STRIP_SIDE or strip.shape[0] % STRIP_SIDE:
             raise ValueError(
                 f"{path}: a strip is {STRIP_SIDE} pixels wide and a multiple of {STRIP_SIDE} high, "
                 f"this one is {strip.shape[1]} x {strip.shape[0]}"
             )
-        strips[kind] = strip.reshape(-1, STRIP_SIDE, STRIP_SIDE)
-        if len(strips[kind]) != len(strips["ref"]):
-            raise ValueError(
-                f"{path} holds {len(strips[kind])} patches, ref.png {len(strips['ref'])}"
-            )
+        patches = strips[path.stem] = strip.reshape(-1, STRIP_SIDE, STRIP_SIDE)
+        if len(patches) != len(strips["ref"]):
+            raise ValueError(f"{path} holds {len(patches)} patches, ref.png {len(strips['ref'])}")
     if len(strips) == 1:
         raise ValueError(f"{folder} holds ref.png and none of e1.png ... t5.png")
     return strips

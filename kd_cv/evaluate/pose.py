@@ -11,15 +11,7 @@ from kd_cv.checks import as_int, as_positive
 from kd_cv.evaluate.cache import NO_CACHE, Cache
 from kd_cv.evaluate.cameras import CameraView
 from kd_cv.evaluate.candidates import Candidate
-from kd_cv.evaluate.pairs import (
-    AS_USUAL,
-    Features,
-    Float64,
-    Measure,
-    Views,
-    at_keypoints,
-    orders,
-)
+from kd_cv.evaluate.pairs import AS_USUAL, Features, Float64, Measure, Views, at_keypoints, orders
 from kd_cv.evaluate.scores import PairScore, Score
 from kd_cv.io.images import read_gray
 from kd_cv.models import find_pose

@@ -114,12 +114,12 @@ def _summaries(
     for name, table in tables.items():
         values: dict[str, float] = {}
         for key, (own, statistic) in columns[name].items():
-            values[key] = statistic(own)
+            values[key] = float(statistic(own))
             values[f"{key} low"], values[f"{key} high"] = interval(own, statistic)
             if against is None or against == name:
                 continue
             other = columns[against][key][0]
-            values[f"{key} gain"] = statistic(own) - statistic(other)
+            values[f"{key} gain"] = float(statistic(own) - statistic(other))
             values[f"{key} gain low"], values[f"{key} gain high"] = interval(
                 np.stack([own, other], axis=1),
                 lambda drawn, of=statistic: of(drawn[:, 0]) - of(drawn[:, 1]),  # type: ignore[misc]
@@ -133,14 +133,10 @@ def _columns(
 ) -> dict[str, tuple[NDArray[Any], Statistic]]:
     """By name: what is drawn from, a row for each pair, and the statistic of a draw."""
     columns: dict[str, tuple[NDArray[Any], Statistic]] = {
-        key: (np.array([pair.others[key] for pair in table]), _mean) for key in table[0].others
+        key: (np.array([pair.others[key] for pair in table]), np.mean) for key in table[0].others
     }
     errors = np.array([pair.errors for pair in table], np.float64)
     return columns | {f"auc{t}": (errors, partial(area, threshold=t)) for t in thresholds}
-
-
-def _mean(values: NDArray[Any]) -> float:
-    return float(np.mean(values))
 
 
 def area(errors: NDArray[Any], threshold: float) -> float:

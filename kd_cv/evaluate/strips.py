@@ -18,19 +18,13 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from kd_cv.checks import as_int
 from kd_cv.descriptor.frames import Frames, radians
 from kd_cv.descriptor.sampling import SHARPNESS, Pyramid, max_depth
 from kd_cv.descriptor.threads import opencv
 from kd_cv.evaluate.patch_sets import STRIP_SIDE
 from kd_cv.evaluate.tasks import Tasks, draw_tasks, write_tasks
-from kd_cv.fit.correspond import (
-    JITTER,
-    REGION,
-    PointMap,
-    distinct,
-    homography_map,
-    jittered,
-)
+from kd_cv.fit.correspond import JITTER, REGION, PointMap, distinct, homography_map, jittered
 from kd_cv.fit.keypoints import detect
 from kd_cv.fit.sequences import ImageSet
 from kd_cv.io.files import replacing
@@ -44,13 +38,11 @@ LEVELS = {"e": "easy", "h": "hard", "t": "tough"}
 
 
 def strips_of_sequence(
-    sequence: ImageSet,
-    patch_size: int = STRIP_SIDE,
-    magnification: float = REGION,
-    max_patches: int = 500,
+    sequence: ImageSet, magnification: float = REGION, max_patches: int = 500
 ) -> dict[str, Patches]:
     """The 16 strips of a sequence of six images; of the points that all images show, at most
     max_patches. magnification: side of a patch in keypoint sizes."""
+    as_int(max_patches, "max_patches", 2)
     images, H_1tok = sequence.load_all()
     rng = np.random.default_rng(0)
     frames = detect(images[0], ("sift", "hessian", "harris"), MAX_KEYPOINTS)
@@ -66,7 +58,7 @@ def strips_of_sequence(
     frames = frames[np.sort(rng.permutation(len(frames))[:max_patches])]
 
     def strip(k: int, frames: Frames) -> Patches:
-        return cut(images[k], *_affine(frames, maps[k], magnification), patch_size)
+        return cut(images[k], *_affine(frames, maps[k], magnification), STRIP_SIDE)
 
     strips = {"ref": strip(0, frames)}
     for letter, level in LEVELS.items():
@@ -124,11 +116,7 @@ def write_strips(folder: str | os.PathLike[str], strips: Strips) -> None:
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     for kind, patches in strips.items():
-        if patches.shape[1:] != (STRIP_SIDE, STRIP_SIDE):
-            raise ValueError(f"a strip has patches of {STRIP_SIDE} pixels, got {patches.shape}")
-        coded = False
-        if len(patches):
-            coded, data = cv2.imencode(".png", patches.reshape(-1, STRIP_SIDE))
+        coded, data = cv2.imencode(".png", patches.reshape(-1, STRIP_SIDE))
         if not coded:  # a PNG has a million rows at most
             raise ValueError(f"{kind}: {len(patches)} patches do not make an image")
         with replacing(folder / f"{kind}.png") as temporary:

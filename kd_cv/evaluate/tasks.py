@@ -57,10 +57,6 @@ class Tasks:
     distractors: Table
 
     def __post_init__(self) -> None:
-        for name, (_, fields) in FILES.items():
-            table = getattr(self, name)
-            if table.ndim != 2 or table.shape[1] != len(fields):
-                raise ValueError(f"{name} must be (M, {len(fields)}), got shape {table.shape}")
         if len(self.positive) != len(self.near) or len(self.positive) != len(self.far):
             raise ValueError(
                 "verification has as many matching pairs as non-matching ones of each kind, got "
@@ -81,18 +77,15 @@ class Tasks:
         number = np.array([counts[name] for name in self.sequences])
         for name, (_, fields) in FILES.items():
             table = getattr(self, name)
-            for column, field in enumerate(fields):
-                values = table[:, column]
+            end: Any = 0
+            for field, values in zip(fields, table.T, strict=True):
                 if field[0] == "s":
-                    end = np.full(len(table), len(number))
-                    sequence = values
-                elif field[0] == "t":
-                    end = np.full(len(table), images)
+                    end, sequence = len(number), values
                 else:
-                    end = number[sequence]
-                wrong = np.flatnonzero((values < 0) | (values >= end))
-                if len(wrong):
-                    row = table[wrong[0]].tolist()
+                    end = images if field[0] == "t" else number[sequence]
+                wrong = (values < 0) | (values >= end)
+                if wrong.any():
+                    row = table[wrong.argmax()].tolist()
                     raise ValueError(f"{name}: {row} asks for what is not there ({field})")
 
 

@@ -117,8 +117,7 @@ def hpatches(
         )
     else:
         strips = (
-            (s.name, strips_of_sequence(s, STRIP_SIDE, magnification, max_patches))
-            for s in read_images(data)
+            (s.name, strips_of_sequence(s, magnification, max_patches)) for s in read_images(data)
         )
     with telling("Describing", options.as_json) as tell:
         if save_strips:

@@ -128,8 +128,6 @@ def test_written_strips_are_read_back(tmp_path):
     assert image.shape == (3 * 65, 65)
     for kind, patches in read_hpatches_strips(tmp_path / "v_some").items():
         np.testing.assert_array_equal(patches, strips[kind])
-    with pytest.raises(ValueError, match="65 pixels"):
-        write_strips(tmp_path, {"ref": np.zeros((2, 32, 32), np.uint8)})
 
 
 def test_a_patch_is_cut_out_under_an_affine_map():
@@ -143,7 +141,7 @@ def test_a_patch_is_cut_out_under_an_affine_map():
     np.testing.assert_allclose(patch, truth, atol=0.6)  # rounded to whole gray values
 
 
-def test_tasks_that_cannot_be_drawn_or_are_no_tables_are_refused():
+def test_tasks_that_cannot_be_drawn_are_refused():
     for arguments, message in [
         (({}, {}), "no sequences to draw tasks from"),
         (({"a": np.ones(9)}, {"images": 1}), "a sequence has 2 images or more, got 1"),
@@ -151,11 +149,3 @@ def test_tasks_that_cannot_be_drawn_or_are_no_tables_are_refused():
     ]:
         with pytest.raises(ValueError, match=message):
             draw_tasks(arguments[0], **arguments[1])
-    pair, patch = np.zeros((1, 6), np.int64), np.zeros((1, 2), np.int64)
-    with pytest.raises(ValueError, match=r"near must be \(M, 6\), got shape \(1, 2\)"):
-        Tasks(("a",), pair, patch, pair, patch, patch)
-
-
-def test_no_patches_make_no_strip(tmp_path):
-    with pytest.raises(ValueError, match="ref: 0 patches do not make an image"):
-        write_strips(tmp_path, {"ref": np.empty((0, 65, 65), np.uint8)})

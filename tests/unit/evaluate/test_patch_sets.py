@@ -142,22 +142,6 @@ def test_matching_pairs_against_all_pairs():
     assert len(found) == len(expected)
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"patches": textured(3, 8, 9)},
-        {"point_ids": np.arange(2)},
-        {"pairs": np.array([[0, 3]]), "labels": np.array([True])},
-        {"pairs": np.array([[0, -1]]), "labels": np.array([True])},
-        {"pairs": np.array([[0, 1]])},
-        {"pairs": np.array([0, 1]), "labels": np.array([True, True])},
-    ],
-)
-def test_patch_set_refuses(change):
-    with pytest.raises(ValueError):
-        PatchSet(**{"patches": textured(3, 8, 8), "point_ids": np.arange(3), **change})
-
-
 # ---------------------------------------------------------------------------------- HPatches
 
 
