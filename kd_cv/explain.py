@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import cv2
 import numpy as np
@@ -36,8 +36,9 @@ from kd_cv.types import Image
 
 CHUNK = 64  # pairs of patches at a time
 Pixel = tuple[int, int]  # (x, y): column and row in the patch
-POSITIONS = ("polar", "cart")
-ANGLES = ("relative", "absolute")
+Position = Literal["polar", "cart"]
+Angle = Literal["relative", "absolute"]
+POSITIONS = get_args(Position)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -54,11 +55,8 @@ def planes(theta: ArrayLike, weight: ArrayLike) -> Array:
 
 def pixel_features(spec: Spec, planes: Array, pixels: Any = slice(None)) -> Array:
     """psi(p) of the chosen pixels, (N, D); the sum over all is V before its normalisation."""
-    c = spec.constants
-    psi = np.zeros((len(c.Phi[pixels]), spec.dim))
-    for plane, T in zip(planes, c.T, strict=True):
-        psi += (plane[pixels, None] * c.Phi[pixels]) @ T
-    return psi
+    Phi, T = spec.constants.Phi[pixels], spec.constants.T
+    return np.einsum("k p, p f, k f d -> p d", planes[:, pixels], Phi, T, optimize=True)
 
 
 def pixel_responses(spec: Spec, planes: Array, z: Array) -> Array:
@@ -92,14 +90,11 @@ class Pixels:
     @classmethod
     def of(cls, patches: ArrayLike, spec: Spec, sides: Sequence[float] = (1.0,)) -> Pixels:
         """From patches (N, S, P, P) whose sides, relative to each other, are `sides`."""
-        c = spec.constants
-        stack = _checked_patches(patches, spec)
-        if stack.ndim != 4 or stack.shape[1] != len(sides):
-            raise ValueError(
-                f"patches of {len(sides)} sides must have shape (N, {len(sides)}, P, P), "
-                f"got {stack.shape}"
-            )
-        weight, cos, sin, textured = core.gradients(stack, c.smooth, c.diff)
+        P, c, stack = spec.patch_size, spec.constants, np.asarray(patches)
+        if stack.shape[-2:] != (P, P):
+            raise ValueError(f"a patch must have shape {(P, P)}, got {stack.shape[-2:]}")
+        gray = stack.astype(np.float64) * (1 / 255 if stack.dtype == np.uint8 else 1.0)
+        weight, cos, sin, textured = core.gradients(gray, c.smooth, c.diff)
         stacked = planes(np.arctan2(sin, cos), weight)
         sums = np.einsum("... k f, k f d -> ... d", stacked @ c.Phi, c.T)
         norms = core.nonzero(sums**2 @ c.parts) ** 0.5 @ c.parts.T  # eq. of step 3, part by part
@@ -107,7 +102,7 @@ class Pixels:
         V = (scale * sums).sum(axis=1)
         length = core.nonzero(np.linalg.norm(V, axis=1, keepdims=True))
         # |psi(p)| is g sqrt(m) times the same constant for all pixels.
-        share = Grid.of_size(spec.patch_size).g * weight
+        share = Grid.of_size(P).g * weight
         return cls(
             spec=spec,
             planes=stacked,
@@ -140,14 +135,6 @@ def _overlap(P: int, side: float) -> Array:
     return np.maximum(common, 0.0) * (P / side)
 
 
-def _checked_patches(patches: ArrayLike, spec: Spec) -> Array:
-    P, values = spec.patch_size, np.asarray(patches)
-    if values.shape[-2:] != (P, P):
-        raise ValueError(f"a patch must have shape {(P, P)}, got {values.shape[-2:]}")
-    gain = 1 / 255 if values.dtype == np.uint8 else 1.0
-    return values.astype(np.float64) * gain
-
-
 # --------------------------------------------------------------------------------------------------
 # Patch maps: one pixel against all pixels of a patch of constant angle
 
@@ -158,19 +145,14 @@ def kernel_map(
     theta_p: float = 0.0,
     theta_q: float = 0.0,
     *,
-    position: str = "polar",
-    angle: str = "relative",
+    position: Position = "polar",
+    angle: Angle = "relative",
 ) -> Array:
     """The product of the kernels of position and angle, as a map over q: (P, P).
 
     The polar, relative map is the one of the descriptor's polar part, the cart, absolute map that
     of its Cartesian part; the other two are what the paper compares them with.
     """
-    if position not in POSITIONS or angle not in ANGLES:
-        raise ValueError(
-            f"position must be one of {list(POSITIONS)} and angle one of {list(ANGLES)}, "
-            f"got {position!r} and {angle!r}"
-        )
     row_column = _row_column(pixel, patch_size)
     grid = Grid.of_size(patch_size)
 
@@ -207,12 +189,6 @@ def patch_map(
     scale = scale[0]  # |psi(p)| is the same for all pixels, so this is their scale too
     z = B(scale * psi[0] - mu)
     return pixel_responses(spec, planes(theta_q, unmasked), scale * z) - mu @ z
-
-
-def slices(values: Array, pixel: Pixel) -> tuple[Array, Array]:
-    """The row and the column of a map (P, P) that cross at a pixel: along x (P,), along y (P,)."""
-    row, column = _row_column(pixel, len(values))
-    return values[row], values[:, column]
 
 
 def _row_column(pixel: Pixel, P: int) -> tuple[int, int]:

@@ -14,13 +14,13 @@ from kd_cv.draw.maps import add_heat_key, plot_heatmap, plot_patch, plot_patch_m
 from kd_cv.draw.style import Figure, bare, framed, plt, style
 from kd_cv.evaluate.curves import Curves
 from kd_cv.evaluate.metrics import fpr95
-from kd_cv.explain import Array, Explanation, Pixel, kernel_map, patch_map, slices
+from kd_cv.explain import Angle, Array, Explanation, Pixel, Position, kernel_map, patch_map
 from kd_cv.paper.material import WHITENED, Columns
 from kd_cv.pictures.palette import BLUE, GRAY, GREEN, ORANGE, PURPLE, VERMILION
 from kd_cv.whitening.whitening import Whitening
 
 # Kernels of the four combinations of position and angle.
-PRODUCTS = {
+PRODUCTS: dict[tuple[Position, Angle], str] = {
     ("polar", "absolute"): r"$k_\phi\, k_\rho\, k_\theta$",
     ("polar", "relative"): r"$k_\phi\, k_\rho\, k_{\tilde\theta}$",
     ("cart", "absolute"): r"$k_x\, k_y\, k_\theta$",
@@ -188,7 +188,7 @@ def draw_slices(columns: Columns, note: str = "") -> Figure:
     axes[0].axhline(pixel[1], color="white", linewidth=0.8, linestyle="--")
     axes[0].axvline(pixel[0], color="white", linewidth=0.8, linestyle="--")
     for (title, values), (color, dashes) in zip(maps.items(), looks, strict=False):
-        for ax, line in zip(axes[1:], slices(values, pixel), strict=True):
+        for ax, line in zip(axes[1:], (values[pixel[1]], values[:, pixel[0]]), strict=True):
             ax.plot(line / values.max(), dashes, color=color, label=title)
     for ax, at, attribute in zip(axes[1:], pixel, ("x", "y"), strict=True):
         ax.axvline(at, color=GRAY, linewidth=0.6, linestyle=":")

@@ -22,7 +22,6 @@ from kd_cv.explain import (
     pixel_features,
     pixel_responses,
     planes,
-    slices,
 )
 from kd_cv.whitening.statistics import Statistics
 from kd_cv.whitening.whitening import Whitening
@@ -284,24 +283,9 @@ def test_whitened_map_is_the_formula_of_the_paper():
     np.testing.assert_allclose(found.ravel(), expected, atol=1e-9)
 
 
-def test_slices_cross_at_the_pixel():
-    values = patch_map(Spec(32), (9, 21))
-    along_x, along_y = slices(values, (9, 21))
-    np.testing.assert_array_equal(along_x, values[21])
-    np.testing.assert_array_equal(along_y, values[:, 9])
-    assert along_x[9] == along_y[21]
-
-
-def test_bad_pixels_and_kernels_are_named():
+def test_bad_pixels_are_named():
     with pytest.raises(ValueError, match=r"32 x 32 patch, got \(32, 0\)"):
         patch_map(Spec(32), (32, 0))
-    with pytest.raises(ValueError, match="'cartesian'"):
-        kernel_map(32, (0, 0), position="cartesian")
-
-
-def test_patches_without_sides():
-    with pytest.raises(ValueError, match=r"shape \(N, 1, P, P\), got \(1, 2, 32, 32\)"):
-        Pixels.of(np.zeros((1, 2, 32, 32)), Spec(32))
 
 
 @pytest.mark.parametrize("settings", [{}, {"scales": 3}, {"kernel": "polar", "whitening": None}])
