@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kd_cv.descriptor.frames import as_frames, from_keypoints, radians
-from kd_cv.draw.style import Axes, bare, plt, style
+from kd_cv.draw.style import Axes, bare, plt, style, titled
 from kd_cv.io.images import reduced
 from kd_cv.pictures.palette import INLIER, OUTLIER, SKY, YELLOW
 
@@ -61,17 +61,13 @@ def plot_images(
     flat = np.ravel(np.asarray(axes, dtype=object))
     if len(flat) != len(images):
         raise ValueError(f"{len(images)} images need as many axes, got {len(flat)}")
-    for i, (ax, image) in enumerate(zip(flat, images, strict=True)):
-        show_image(ax, image)
-        if titles is not None:
-            ax.set_title(titles[i])
+    for ax, image, title in zip(flat, images, titles or [""] * len(images), strict=True):
+        _show(titled(bare(ax), title), np.asarray(image))
     return flat
 
 
-@style()
-def show_image(ax: Axes, image: NDArray[Any]) -> Axes:
-    """One image, in its own pixel coordinates, without axis marks."""
-    image = np.asarray(image)
+def _show(ax: Axes, image: NDArray[Any]) -> None:
+    """One image, in its own pixel coordinates."""
     height, width = image.shape[:2]
     extent = (-0.5, width - 0.5, height - 0.5, -0.5)
     image = reduced(image, MAX_SIDE)
@@ -82,7 +78,6 @@ def show_image(ax: Axes, image: NDArray[Any]) -> Axes:
         ax.imshow(image if image.dtype == np.uint8 else image / top, extent=extent)
     else:
         ax.imshow(image, cmap="gray", vmin=0, vmax=top, extent=extent)
-    return bare(ax)
 
 
 @style()

@@ -89,19 +89,15 @@ def figure_of(target: Figure | Axes | NDArray[Any]) -> Figure:
 
 def bare(ax: Axes) -> Axes:
     """Without ticks and frame."""
-    ax.set_xticks([])
-    ax.set_yticks([])
-    for spine in ax.spines.values():
-        spine.set_visible(False)
+    ax.set(xticks=[], yticks=[])
+    ax.spines[:].set_visible(False)
     return ax
 
 
 def framed(ax: Axes) -> Axes:
     """Without ticks, in a thin frame."""
-    ax.set_xticks([])
-    ax.set_yticks([])
-    for spine in ax.spines.values():
-        spine.set(visible=True, linewidth=0.4, color=GRAY)
+    ax.set(xticks=[], yticks=[])
+    ax.spines[:].set(visible=True, linewidth=0.4, color=GRAY)
     return ax
 
 

@@ -66,7 +66,7 @@ class Matched(Protocol):
 
 
 def draw_matches(
-    image0: Image, image1: Image, results: Mapping[str, Matched], height: int = 720
+    image0: AnyImage, image1: AnyImage, results: Mapping[str, Matched], height: int = 720
 ) -> Image:
     """A sheet (H, W, 3) BGR with a row for each result, under its title, and a legend.
 
@@ -74,13 +74,11 @@ def draw_matches(
     """
     if not results:
         raise ValueError("there are no results to draw")
-    scales = [height / image.shape[0] for image in (image0, image1)]
-    width = sum(image.shape[1] * s for image, s in zip((image0, image1), scales, strict=True))
-    shrink = min(1.0, MAX_WIDTH / width)
-    backdrops = [
-        _backdrop(image, s * shrink) for image, s in zip((image0, image1), scales, strict=True)
-    ]
-    panels = [_panel(image0, image1, backdrops, result) for result in results.values()]
+    images = _as_bgr(image0), _as_bgr(image1)
+    width = sum(height * image.shape[1] / image.shape[0] for image in images)
+    height = max(1, round(height * min(1.0, MAX_WIDTH / width)))
+    backdrops = [_backdrop(image, height) for image in images]
+    panels = [_panel(images, backdrops, result) for result in results.values()]
     row_height = panels[0].shape[0] + BAND
     shape = (row_height * len(panels) + BAND, panels[0].shape[1] + 2 * MARGIN, 3)
     sheet = np.full(shape, PAPER, np.uint8)
@@ -100,8 +98,7 @@ def draw_result(
     """The sheet of one result, of the images that it holds; written to `path` if one is given."""
     if any(image is None for image in result.images):
         raise ValueError("this result holds no images: draw it with draw_matches(image0, image1)")
-    images = [_as_bgr(image) for image in result.images]
-    sheet = draw_matches(images[0], images[1], {title: result})
+    sheet = draw_matches(*result.images, {title: result})
     if path is not None:
         write_picture(path, sheet)
     return sheet
@@ -131,19 +128,13 @@ def _as_bgr(image: AnyImage) -> Image:
     return np.ascontiguousarray(image[:, :, :3])
 
 
-def _panel(image0: Image, image1: Image, backdrops: Sequence[Image], result: Matched) -> Image:
+def _panel(images: Sequence[Image], backdrops: Sequence[Image], result: Matched) -> Image:
     left, right = backdrops
-    panel = np.full(
-        (max(left.shape[0], right.shape[0]), left.shape[1] + GAP + right.shape[1], 3),
-        PAPER,
-        np.uint8,
-    )
+    panel = np.hstack([left, np.full((len(left), GAP, 3), PAPER, np.uint8), right])
     offset = left.shape[1] + GAP
-    panel[: left.shape[0], : left.shape[1]] = left
-    panel[: right.shape[0], offset:] = right
 
     def place(points: NDArray[np.float64], side: int) -> NDArray[np.float64]:
-        scale = backdrops[side].shape[0] / (image0, image1)[side].shape[0]
+        scale = len(panel) / len(images[side])
         return resized_points(points, scale) + (side * offset, 0)
 
     for side, keypoints in enumerate((result.keypoints0, result.keypoints1)):
@@ -162,23 +153,20 @@ def _panel(image0: Image, image1: Image, backdrops: Sequence[Image], result: Mat
         for points in (a[chosen], b[chosen]):
             _dots(panel, points, color, dot)
     if result.success and result.H_0to1 is not None:
-        height, width = image0.shape[:2]
+        height, width = images[0].shape[:2]
         corners = np.array([[0, 0], [width, 0], [width, height], [0, height]], np.float64)
         seen = cv2.perspectiveTransform(from_corner(corners)[None], result.H_0to1)[0]
-        region = panel[: right.shape[0], offset:]
-        cv2.polylines(
-            region, [_fixed(place(seen, 1) - (offset, 0))], True, OUTLINE, 2, cv2.LINE_AA, SUBPIXEL
-        )
+        outline = [_fixed(place(seen, 1) - (offset, 0))]
+        cv2.polylines(panel[:, offset:], outline, True, OUTLINE, 2, cv2.LINE_AA, SUBPIXEL)
     return panel
 
 
 @opencv
-def _backdrop(image: Image, scale: float) -> Image:
-    """The image at its size in the picture, paler, so that the lines stand out."""
-    size = (max(1, round(image.shape[1] * scale)), max(1, round(image.shape[0] * scale)))
-    if image.ndim == 2:
-        image = cv2.cvtColor(image, cv2.COLOR_GRAY2BGR)
-    image = cv2.resize(image, size, interpolation=cv2.INTER_AREA if scale < 1 else cv2.INTER_CUBIC)
+def _backdrop(image: Image, height: int) -> Image:
+    """The image at its height in the picture, paler, so that the lines stand out."""
+    size = max(1, round(image.shape[1] * height / len(image))), height
+    mode = cv2.INTER_AREA if height < len(image) else cv2.INTER_CUBIC
+    image = cv2.resize(image, size, interpolation=mode)
     gray = cv2.cvtColor(cv2.cvtColor(image, cv2.COLOR_BGR2GRAY), cv2.COLOR_GRAY2BGR)
     return cv2.addWeighted(image, 0.35, gray, 0.5, 20)
 
