@@ -9,7 +9,7 @@ import typer
 
 from kd_cv.cli.matcher import Options, Pair, load_pair, run
 from kd_cv.cli.options import Figure, Json, Photos, Weights
-from kd_cv.cli.outputs import FIGURES, check_count, check_output, draw_figure
+from kd_cv.cli.outputs import FIGURES, check_output, draw_figure
 from kd_cv.descriptor.frames import as_gray
 from kd_cv.explain import Explanation, explain
 from kd_cv.matching import MatchResult
@@ -46,7 +46,6 @@ def command(
         kd-cv explain left.jpg right.jpg --at 420 180 -o explanation.png
     """
     photos = photos or []
-    check_count(photos)
     check_output(output, FIGURES, photos)
     if at is not None and not np.isfinite(at).all():
         raise ValueError(f"--at must be two finite numbers, got {at[0]} {at[1]}")

@@ -131,11 +131,11 @@ def command(
 
 def not_better(scores: "Sequence[Score]") -> bool:
     """Whether the best of the fitted matrices reaches no higher AP than the shipped ones."""
-    best = {
-        kind: [score.values["ap"] for score in scores if score.name.startswith(kind)]
+    mine, shipped = (
+        [score.values["ap"] for score in scores if score.name.startswith(kind)]
         for kind in ("mine", "shipped")
-    }
-    return all(best.values()) and max(best["mine"]) <= max(best["shipped"])
+    )
+    return bool(mine and shipped) and max(mine) <= max(shipped)
 
 
 @contextmanager

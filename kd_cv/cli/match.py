@@ -12,7 +12,7 @@ from rich.console import Console
 
 from kd_cv.cli.matcher import Answer, Options, Pair, load_pair, run
 from kd_cv.cli.options import Compare, Descriptor, Json, Photos, make_feature
-from kd_cv.cli.outputs import check_count, check_output
+from kd_cv.cli.outputs import check_output
 from kd_cv.cli.tables import print_table
 from kd_cv.evaluate.metrics import homography_corner_error
 from kd_cv.features import DESCRIPTORS
@@ -81,7 +81,6 @@ def command(
     if save_homography and options.model == "auto":
         options = replace(options, model="homography")
     make_feature(descriptor, options.weights)
-    check_count(photos)
     if output:
         check_suffix(output)
     check_output(output, inputs=photos)
@@ -130,7 +129,9 @@ def command(
         if not output and not report:
             print("-o matches.png draws the matches, --report report.html makes a page of them")
     if not chosen.result.success:
-        print(f"kd-cv: {failure(chosen, pair.names)}", file=sys.stderr)
+        why = named_failure(chosen.result, pair.names)
+        why = why.replace("a larger ratio?", "a larger --ratio?")
+        print(f"kd-cv: no {NAMES[chosen.result.model]}: {why}", file=sys.stderr)
         raise typer.Exit(1)
 
 
@@ -154,12 +155,6 @@ def summary(answer: Answer) -> dict[str, Any]:
         "seconds": round(sum(answer.seconds.values()), 6),
         "steps": {step: round(answer.seconds[step], 6) for step in STEPS},
     }
-
-
-def failure(answer: Answer, names: tuple[str, str]) -> str:
-    """Why nothing was found, in one line, with the names of the photographs."""
-    why = named_failure(answer.result, names).replace("a larger ratio?", "a larger --ratio?")
-    return f"no {NAMES[answer.result.model]}: {why}"
 
 
 def _write_homography(path: Path, H_0to1: Any) -> None:

@@ -41,6 +41,8 @@ class Pair(NamedTuple):
 
 def load_pair(photos: Sequence[Path]) -> Pair:
     """The photographs of two files; of none, the example."""
+    if len(photos) not in (0, 2):
+        raise ValueError(f"expected two photographs, or none for the example; got {len(photos)}")
     if not photos:
         image0, image1, H_true = example_pair()
         return Pair(image0, image1, ("astronaut", "astronaut, warped"), H_true)

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from kd_cv.feature2d import KDDescriptor
-from kd_cv.features import DESCRIPTORS, as_feature
+from kd_cv.features import as_feature
 
 # What all or many commands take.
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
@@ -97,8 +97,6 @@ class Extracting:
 
 def make_feature(name: str, weights: str | None = None) -> Any:
     """The descriptor of a name; `weights` replaces the matrices of "kd"."""
-    if name not in DESCRIPTORS:
-        raise ValueError(f"unknown descriptor {name!r}: expected one of {', '.join(DESCRIPTORS)}")
     if weights is None:
         return as_feature(name)
     if name != "kd":

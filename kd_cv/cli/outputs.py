@@ -9,12 +9,6 @@ from typing import Any
 FIGURES = (".png", ".pdf", ".svg")
 
 
-def check_count(photos: Sequence[Path]) -> None:
-    """Two photographs, or none for the example."""
-    if len(photos) not in (0, 2):
-        raise ValueError(f"expected two photographs, or none for the example; got {len(photos)}")
-
-
 def check_writable(path: Path, inputs: Sequence[Path] = ()) -> None:
     """Try what `replacing` will do: a file in the folder of `path`, and over none of `inputs`."""
     if path.is_dir():

@@ -17,17 +17,6 @@ def plain_params(params: list[Any]) -> list[Any]:
     return params
 
 
-def plain_usage(params: list[Any]) -> list[str]:
-    """What follows the name of a command: "[OPTIONS] PHOTOS", or "[OPTIONS] [A B]"."""
-    pieces = ["[OPTIONS]"]
-    for param in params:
-        if param.param_type_name == "argument":
-            name = param.metavar or param.name.upper()
-            optional = not param.required and not name.startswith("[")
-            pieces.append(f"[{name}]" if optional else name)
-    return pieces
-
-
 class Command(typer.core.TyperCommand):
     """A command of `kd-cv`."""
 
@@ -42,7 +31,14 @@ class Command(typer.core.TyperCommand):
             raise
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        return plain_usage(self.get_params(ctx))
+        """What follows the name of the command: "[OPTIONS] PHOTOS", or "[OPTIONS] [A B]"."""
+        pieces = ["[OPTIONS]"]
+        for param in self.get_params(ctx):
+            if param.param_type_name == "argument":
+                name = param.metavar or param.name.upper()
+                optional = not param.required and not name.startswith("[")
+                pieces.append(f"[{name}]" if optional else name)
+        return pieces
 
 
 class Group(typer.core.TyperGroup):

@@ -50,8 +50,6 @@ def _of_file(path: Path, as_json: bool) -> None:
     """What each entry of a file is: its kernel, patch size, variants and provenance."""
     from kd_cv.whitening import load
 
-    if not path.is_file():
-        raise FileNotFoundError(f"there is no file of weights {str(path)!r}")
     entries = [
         {
             "kernel": key[0],

@@ -24,7 +24,6 @@ def hpatches(
     candidates: Sequence[Candidate],
     *,
     tasks: Tasks | None = None,
-    seed: int = 42,
     cache: Cache = NO_CACHE,
     progress: Progress | None = None,
 ) -> list[Score]:
@@ -52,7 +51,7 @@ def hpatches(
     if not contrast:
         raise ValueError("there are no sequences")
     if tasks is None:
-        tasks = draw_tasks(contrast, images=min(images), seed=seed)
+        tasks = draw_tasks(contrast, images=min(images))
     tasks.check({name: len(values) for name, values in contrast.items()}, min(images))
     return [
         Score(c.name, c.kind, _dim(rows[c.name]), scores_of_rows(rows[c.name], tasks))

@@ -125,8 +125,7 @@ def on_poses(
 ) -> list[Score]:
     """Estimate the pose between views of scenes with known cameras (see `relative_pose`).
 
-    Values: "auc5", "auc10", "auc20" (%) of the larger angle and "inliers" of a pair; `summaries`
-    adds intervals, gains and "pairs". "ms" and "keypoints" of an image are medians.
+    Values: those of `relative_pose`; "ms" and "keypoints" of an image are medians.
     """
     runs = _Runs(pipelines)
     return runs.timed(measure.scores(of_cameras(scenes), runs, pose_scores, THRESHOLDS))

@@ -60,22 +60,14 @@ def relative_pose(
     viewing directions are that many degrees apart.
     """
     describe = at_keypoints(candidates, as_int(max_keypoints, "max_keypoints", 5), cache)
-    return measure.scores(of_cameras(scenes, max_angle), describe, _of_baseline, THRESHOLDS)
-
-
-def _of_baseline(
-    image0: Features, image1: Features, views: tuple[CameraView, CameraView], measure: Measure
-) -> PairScore:
-    """`pose_scores` as one of the pairs with a baseline like this."""
-    inner = np.searchsorted(BASELINES[1:-1], viewing_angle(*views), side="right")
-    part = BASELINES[inner], BASELINES[inner + 1]
-    return pose_scores(image0, image1, views, measure)._replace(part=part)
+    return measure.scores(of_cameras(scenes, max_angle), describe, pose_scores, THRESHOLDS)
 
 
 def pose_scores(
     image0: Features, image1: Features, views: tuple[CameraView, CameraView], measure: Measure
 ) -> PairScore:
-    """Of one pair: by how many degrees the pose is wrong, and how many "inliers" it has."""
+    """Of one pair: by how many degrees the pose is wrong, how many "inliers" it has, and to which
+    of the BASELINES it belongs."""
     (points0, rows0), (points1, rows1) = image0, image1
     matches, _ = match_descriptors(rows0, rows1, ratio=measure.ratio)
     R_true, t_true = relative(*views)
@@ -89,7 +81,9 @@ def pose_scores(
             continue
         turned = rotation_angle(pose.R_0to1 @ R_true.T)
         wrong.append(max(turned, direction_angle(pose.t_0to1, t_true)))
-    return PairScore(wrong, {"inliers": float(np.mean(agree))})
+    inner = np.searchsorted(BASELINES[1:-1], viewing_angle(*views), side="right")
+    part = BASELINES[inner], BASELINES[inner + 1]
+    return PairScore(wrong, {"inliers": float(np.mean(agree))}, part)
 
 
 def relative(view0: CameraView, view1: CameraView) -> tuple[Float64, Float64]:

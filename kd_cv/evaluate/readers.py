@@ -54,18 +54,15 @@ def builtin_scenes(
     jitter: JitterLevel | None = None,
     views: int = 4,
     max_keypoints: int = 800,
-    seed: int = 0,
 ) -> list[Scene]:
     """Scenes of photographs inside scikit-image and their warps.
 
     Keypoints as detected; with jitter those of the photograph itself, carried over with that noise.
     """
     return [
-        warp_scene(
-            gray, views, seed + i, name=name, jitter=jitter, max_keypoints=max_keypoints
-        )
-        for i, (name, gray) in enumerate(builtin_photos(names))
-    ]  # fmt: skip
+        warp_scene(gray, views, seed, name=name, jitter=jitter, max_keypoints=max_keypoints)
+        for seed, (name, gray) in enumerate(builtin_photos(names))
+    ]
 
 
 def labelled_pairs(data: str | os.PathLike[str] | None, patch_size: int = 64) -> PatchPairs:

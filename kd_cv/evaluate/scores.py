@@ -93,39 +93,34 @@ def summaries(
     """
     if against is not None and against not in tables:
         raise ValueError(f"to be compared with {against!r}: expected one of {list(tables)}")
-    values = _summaries(tables, thresholds, against)
+    values: dict[str, dict[str, float]] = {name: {} for name in tables}
     parts = {pair.part for table in tables.values() for pair in table if pair.part}
-    for part in sorted(parts):
-        tables_of_part = {
-            name: [pair for pair in table if pair.part == part] for name, table in tables.items()
+    for part in (None, *sorted(parts)):
+        label = f" {part[0]}-{part[1]}" if part else ""
+        chosen = {
+            name: [pair for pair in table if part in (None, pair.part)]
+            for name, table in tables.items()
         }
-        for name, of_part in _summaries(tables_of_part, thresholds, against).items():
-            for key, value in of_part.items():
-                first, *rest = key.split()
-                values[name][" ".join([first, f"{part[0]}-{part[1]}", *rest])] = value
+        columns = {name: _columns(table, thresholds) for name, table in chosen.items()}
+        for name, summary in values.items():
+            for key, (own, statistic) in columns[name].items():
+                summary |= _with_interval(key + label, own, statistic)
+                if against not in (None, name):
+                    both = np.stack([own, columns[against][key][0]], axis=1)
+                    gain = partial(_gain, statistic=statistic)
+                    summary |= _with_interval(f"{key}{label} gain", both, gain)
+            summary[f"pairs{label}"] = len(chosen[name])
     return values
 
 
-def _summaries(
-    tables: Mapping[str, Sequence[PairScore]], thresholds: Sequence[int], against: str | None
-) -> dict[str, dict[str, float]]:
-    columns = {name: _columns(table, thresholds) for name, table in tables.items()}
-    summary: dict[str, dict[str, float]] = {}
-    for name, table in tables.items():
-        values: dict[str, float] = {}
-        for key, (own, statistic) in columns[name].items():
-            values[key] = float(statistic(own))
-            values[f"{key} low"], values[f"{key} high"] = interval(own, statistic)
-            if against is None or against == name:
-                continue
-            other = columns[against][key][0]
-            values[f"{key} gain"] = float(statistic(own) - statistic(other))
-            values[f"{key} gain low"], values[f"{key} gain high"] = interval(
-                np.stack([own, other], axis=1),
-                lambda drawn, of=statistic: of(drawn[:, 0]) - of(drawn[:, 1]),  # type: ignore[misc]
-            )
-        summary[name] = values | {"pairs": len(table)}
-    return summary
+def _with_interval(key: str, values: NDArray[Any], statistic: Statistic) -> dict[str, float]:
+    low, high = interval(values, statistic)
+    return {key: float(statistic(values)), f"{key} low": low, f"{key} high": high}
+
+
+def _gain(both: NDArray[Any], statistic: Statistic) -> float:
+    """Of the first of two (N, 2, ...) over the second."""
+    return statistic(both[:, 0]) - statistic(both[:, 1])
 
 
 def _columns(

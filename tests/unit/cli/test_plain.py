@@ -92,7 +92,7 @@ def test_a_file_of_matrices_says_what_it_is(capsys, tmp_path):
     code, out, _ = said(capsys, "weights", tmp_path / "mine.npz", "--json")
     assert code == 0 and '"patch_size": 32' in out
     code, _, err = said(capsys, "weights", tmp_path / "yours.npz")
-    assert code == 2 and "there is no file of weights" in err
+    assert code == 2 and "yours.npz: No such file" in err
 
 
 def test_a_fit_that_is_no_better_says_so():
