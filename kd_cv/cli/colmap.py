@@ -19,22 +19,17 @@ from kd_cv.neighbours import RATIO
 def command(
     images: Images,
     workspace: Annotated[
-        Path,
-        typer.Option(
-            "-o", "--workspace", "--output", help="Folder for features, database and model."
-        ),
+        Path, "Folder for features, database and model.", "-o", "--workspace", "--output"
     ],
     *,
     compare: Compare = False,
     extracting: Extracting,
     matcher: Annotated[
-        Literal["kd", "colmap"],
-        typer.Option(help="kd: mutual nearest neighbours; colmap: COLMAP's own matcher."),
+        Literal["kd", "colmap"], "kd: mutual nearest neighbours; colmap: COLMAP's own matcher."
     ] = "kd",
     ratio: Ratio = RATIO,
     pairs: Annotated[
-        Path | None,
-        typer.Option(help="File of the pairs to match, two names per line; by default all pairs."),
+        Path | None, "File of the pairs to match, two names per line; by default all pairs."
     ] = None,
     camera: Annotated[
         Literal["auto", "single", "per-folder", "per-image"],
@@ -44,8 +39,7 @@ def command(
         ),
     ] = "auto",
     threads: Annotated[
-        int | None,
-        typer.Option(help="Threads of the extraction and of COLMAP; by default one for each core."),
+        int | None, "Threads of the extraction and of COLMAP; by default one for each core."
     ] = None,
 ) -> None:
     """Reconstruct a scene with COLMAP from descriptors of KD, SIFT or RootSIFT.

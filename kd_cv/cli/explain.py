@@ -19,9 +19,7 @@ from kd_cv.models import NAMES, WORDS
 def command(
     photos: Photos = None,
     output: Figure = None,
-    number: Annotated[
-        int, typer.Option("--match", help="Which match to explain, counted from 0.")
-    ] = 0,
+    number: Annotated[int, "Which match to explain, counted from 0.", "--match"] = 0,
     at: Annotated[
         tuple[float, float] | None,
         typer.Option(

@@ -11,12 +11,10 @@ from kd_cv.descriptor.frames import MAGNIFICATION
 
 
 def command(
-    output: Annotated[Path, typer.Option("-o", "--output", help="The ONNX file to write.")],
-    image: Annotated[
-        bool, typer.Option("--image", help="Take an image and frames instead of patches.")
-    ] = False,
-    patch_size: Annotated[int, typer.Option(help="Samples per side of a patch.")] = 32,
-    kernel: Annotated[str, typer.Option(help="Kernel: concat, polar or cart.")] = "concat",
+    output: Annotated[Path, "The ONNX file to write.", "-o", "--output"],
+    image: Annotated[bool, "Take an image and frames instead of patches.", "--image"] = False,
+    patch_size: Annotated[int, "Samples per side of a patch."] = 32,
+    kernel: Annotated[str, "Kernel: concat, polar or cart."] = "concat",
     whitening: Annotated[
         str | None,
         typer.Option(
@@ -26,11 +24,9 @@ def command(
     weights: Weights = None,
     dim: Dim = 128,
     magnification: Annotated[
-        float, typer.Option(help="Side of a patch in keypoint sizes; with --image.")
+        float, "Side of a patch in keypoint sizes; with --image."
     ] = MAGNIFICATION,
-    scales: Annotated[
-        int, typer.Option(help="How many patch sizes are averaged; with --image.")
-    ] = 1,
+    scales: Annotated[int, "How many patch sizes are averaged; with --image."] = 1,
     as_json: Json = False,
 ) -> None:
     """Write the descriptor as an ONNX file and check it with onnxruntime.

@@ -12,26 +12,21 @@ from kd_cv.cli.options import Extracting, Images, Scheduler
 
 def command(
     images: Images,
-    output: Annotated[Path, typer.Option("-o", "--output", help="The HDF5 file to write.")],
+    output: Annotated[Path, "The HDF5 file to write.", "-o", "--output"],
     extracting: Extracting,
     dtype: Annotated[
         str,
-        typer.Option(
-            help="Type of the stored descriptors: float16 or float32, which hloc reads; or uint8, "
-            "for kd only, which only kd_cv can use."
-        ),
+        "Type of the stored descriptors: float16 or float32, which hloc reads; or uint8, "
+        "for kd only, which only kd_cv can use.",
     ] = "float16",
     workers: Annotated[
-        int | None,
-        typer.Option(help="How many images are worked on at a time; by default one for each core."),
+        int | None, "How many images are worked on at a time; by default one for each core."
     ] = None,
     scheduler: Scheduler = None,
     limit: Annotated[
         float,
-        typer.Option(
-            help="Seconds that 16 images may take on a worker of --scheduler: then the run ends "
-            "and names them."
-        ),
+        "Seconds that 16 images may take on a worker of --scheduler: then the run ends "
+        "and names them.",
     ] = 600.0,
 ) -> None:
     """Extract the features of a whole collection into one file that hloc reads.

@@ -14,12 +14,9 @@ def command(
         typer.Argument(help="Names of figures; without any, all of them.", metavar="[NAME]..."),
     ] = None,
     output: Annotated[
-        Path,
-        typer.Option(
-            "-o", "--output", help="Folder to write NAME.png in; it is made if it is missing."
-        ),
+        Path, "Folder to write NAME.png in; it is made if it is missing.", "-o", "--output"
     ] = Path("figures"),
-    patch_size: Annotated[int, typer.Option(help="Samples per side of the patches and maps.")] = 64,
+    patch_size: Annotated[int, "Samples per side of the patches and maps."] = 64,
     weights: Weights = None,
 ) -> None:
     """Draw the paper's figures with the descriptor's own constants.

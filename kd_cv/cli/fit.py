@@ -22,37 +22,28 @@ if TYPE_CHECKING:
 
 def command(
     photos: Annotated[Path, typer.Argument(help="A folder of photographs.")],
-    output: Annotated[
-        Path, typer.Option("-o", "--output", help="The file of matrices to write, .npz.")
-    ],
+    output: Annotated[Path, "The file of matrices to write, .npz.", "-o", "--output"],
     pairs: Annotated[
         Literal["warp", "sfm", "none"],
-        typer.Option(
-            help="Where matching pairs come from: warp (random warps of each photograph), "
-            "sfm (a reconstruction of the place that they show) or none."
-        ),
+        "Where matching pairs come from: warp (random warps of each photograph), "
+        "sfm (a reconstruction of the place that they show) or none.",
     ] = "warp",
     patch_size: Annotated[
-        list[int] | None,
-        typer.Option(help="Samples per side of a patch, 32 by default; may be repeated."),
+        list[int] | None, "Samples per side of a patch, 32 by default; may be repeated."
     ] = None,
     magnification: Magnification = MAGNIFICATION,
-    views: Annotated[int, typer.Option(help="Views of each photograph: itself and its warps.")] = 4,
+    views: Annotated[int, "Views of each photograph: itself and its warps."] = 4,
     max_keypoints: Annotated[
-        int, typer.Option(help="How many keypoints to keep in each view, the strongest first.")
+        int, "How many keypoints to keep in each view, the strongest first."
     ] = 1000,
     workspace: Annotated[
-        Path | None,
-        typer.Option(help="Folder in which sfm keeps its work, so that a later run can continue."),
+        Path | None, "Folder in which sfm keeps its work, so that a later run can continue."
     ] = None,
     scheduler: Scheduler = None,
     workers: Annotated[
-        int | None,
-        typer.Option(help="Processes of --scheduler local; by default one for each core."),
+        int | None, "Processes of --scheduler local; by default one for each core."
     ] = None,
-    trained: Annotated[
-        bool, typer.Option("--train/--no-train", help="Train W_M too, where there are pairs.")
-    ] = True,
+    trained: Annotated[bool, "Train W_M too, where there are pairs.", "--train/--no-train"] = True,
     as_json: Json = False,
 ) -> None:
     """Fit whitening matrices on your own photographs, and test them on held-out ones.

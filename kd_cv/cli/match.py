@@ -40,14 +40,11 @@ def command(
     photos: Photos = None,
     *,
     output: Annotated[
-        Path | None,
-        typer.Option("-o", "--output", help="Draw the matches in a picture: .png, .jpg, ..."),
+        Path | None, "Draw the matches in a picture: .png, .jpg, ...", "-o", "--output"
     ] = None,
-    report: Annotated[
-        Path | None, typer.Option(help="Write one HTML page to explore the matches in.")
-    ] = None,
+    report: Annotated[Path | None, "Write one HTML page to explore the matches in."] = None,
     save_homography: Annotated[
-        Path | None, typer.Option(help="Write the homography from A to B: .txt, .npy or .json.")
+        Path | None, "Write the homography from A to B: .txt, .npy or .json."
     ] = None,
     descriptor: Descriptor = "kd",
     compare: Compare = False,

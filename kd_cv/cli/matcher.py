@@ -57,7 +57,7 @@ class Options:
 
     weights: Weights = None
     detector: Annotated[
-        str, typer.Option(help="Detector: dog, ours; or OpenCV's sift, orb, fast, gftt, mser, ...")
+        str, "Detector: dog, ours; or OpenCV's sift, orb, fast, gftt, mser, ..."
     ] = "dog"
     max_keypoints: MaxKeypoints = 5000
     max_size: MaxSize = 3200
@@ -71,11 +71,10 @@ class Options:
         ),
     ] = "auto"
     threshold: Annotated[
-        float, typer.Option(help="How far an inlier may be from where the model says, in pixels.")
+        float, "How far an inlier may be from where the model says, in pixels."
     ] = 3.0
     focal: Annotated[
-        float | None,
-        typer.Option(help="Focal length of the camera in pixels; by default what EXIF says."),
+        float | None, "Focal length of the camera in pixels; by default what EXIF says."
     ] = None
 
     def __post_init__(self) -> None:

@@ -1,7 +1,8 @@
 """The options that commands share: one home for the name and the help of each.
 
-Those that belong together are the fields of a class; a command has a parameter for the group,
-and its help lists them in the place of that parameter.
+An option is annotated with its type and its help, and its names if it is not called after the
+parameter. Those that belong together are the fields of a class; a command has a parameter for the
+group, and its help lists them in the place of that parameter.
 """
 
 import inspect
@@ -18,16 +19,12 @@ from kd_cv.feature2d import KDDescriptor
 from kd_cv.features import as_feature
 
 # What all or many commands take.
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
-Figure = Annotated[
-    Path | None, typer.Option("-o", "--output", help="Draw the result: .png, .pdf or .svg.")
-]
-Weights = Annotated[
-    str | None, typer.Option(help="Matrices that whiten kd: a shipped name, or a file.")
-]
-PatchSize = Annotated[int, typer.Option(help="Samples per side of kd's patches.")]
-Dim = Annotated[int, typer.Option(help="Dimensions that the whitening keeps.")]
-Magnification = Annotated[float, typer.Option(help="Side of a patch in keypoint sizes.")]
+Json = Annotated[bool, "Print one JSON object and nothing else.", "--json"]
+Figure = Annotated[Path | None, "Draw the result: .png, .pdf or .svg.", "-o", "--output"]
+Weights = Annotated[str | None, "Matrices that whiten kd: a shipped name, or a file."]
+PatchSize = Annotated[int, "Samples per side of kd's patches."]
+Dim = Annotated[int, "Dimensions that the whitening keeps."]
+Magnification = Annotated[float, "Side of a patch in keypoint sizes."]
 
 # What commands on two photographs or on a collection take.
 Photos = Annotated[
@@ -39,28 +36,17 @@ Photos = Annotated[
 Images = Annotated[
     str, typer.Argument(help="A folder, a glob pattern in quotes, or a list of names (.txt).")
 ]
-Descriptor = Annotated[str, typer.Option(help="Descriptor: kd, sift or rootsift.")]
-Compare = Annotated[
-    bool, typer.Option("--compare", help="Compare all three descriptors on the same keypoints.")
-]
-MaxKeypoints = Annotated[
-    int, typer.Option(help="How many keypoints to keep in each image, the strongest first.")
-]
-MaxSize = Annotated[
-    int, typer.Option(help="Longer side of an image in pixels; larger images are reduced.")
-]
+Descriptor = Annotated[str, "Descriptor: kd, sift or rootsift."]
+Compare = Annotated[bool, "Compare all three descriptors on the same keypoints.", "--compare"]
+MaxKeypoints = Annotated[int, "How many keypoints to keep in each image, the strongest first."]
+MaxSize = Annotated[int, "Longer side of an image in pixels; larger images are reduced."]
 Ratio = Annotated[
-    float,
-    typer.Option(
-        help="Largest ratio of the distances to the nearest and the second nearest neighbour."
-    ),
+    float, "Largest ratio of the distances to the nearest and the second nearest neighbour."
 ]
 Scheduler = Annotated[
     str | None,
-    typer.Option(
-        help="Run on Dask: the address of a scheduler, or local for a cluster of processes on "
-        "this machine, --workers of them."
-    ),
+    "Run on Dask: the address of a scheduler, or local for a cluster of processes on "
+    "this machine, --workers of them.",
 ]
 
 
@@ -73,12 +59,10 @@ class Extracting:
     max_keypoints: MaxKeypoints = 8192
     max_size: MaxSize = 3200
     root: Annotated[
-        Path | None,
-        typer.Option(help="Folder that the names are relative to; by default that of the list."),
+        Path | None, "Folder that the names are relative to; by default that of the list."
     ] = None
     overwrite: Annotated[
-        bool,
-        typer.Option("--overwrite", help="Start over instead of continuing from what is there."),
+        bool, "Start over instead of continuing from what is there.", "--overwrite"
     ] = False
     as_json: Json = False
 
@@ -107,6 +91,14 @@ def make_feature(name: str, weights: str | None = None) -> Any:
 LAST = ("cache", "as_json")  # in the help of every command
 
 
+def _with_help(annotation: Any) -> Any:
+    """Annotated[type, help, names...] in the words of typer."""
+    help_, *names = getattr(annotation, "__metadata__", [None])
+    if not isinstance(help_, str):
+        return annotation
+    return Annotated[annotation.__origin__, typer.Option(*names, help=help_)]
+
+
 def grouped(command: Callable[..., None]) -> Callable[..., None]:
     """A command as typer reads it: with the options of a group in place of the group."""
     groups: dict[str, Any] = {}
@@ -133,7 +125,9 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
 
     called.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
         [
-            option.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+            option.replace(
+                kind=inspect.Parameter.KEYWORD_ONLY, annotation=_with_help(option.annotation)
+            )
             for option in sorted(options, key=lambda option: option.name in LAST)
         ]
     )

@@ -159,9 +159,7 @@ def eigenvalues(curve: Curve) -> None:
 
 def robustness(
     *,
-    whitening: Annotated[
-        str, typer.Option(help="Whitening: ws, wm, wus, wua, w, pcasqrt or none.")
-    ] = "ws",
+    whitening: Annotated[str, "Whitening: ws, wm, wus, wua, w, pcasqrt or none."] = "ws",
     dim: Dim = 128,
     curve: Curve,
 ) -> None:

@@ -4,8 +4,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from kd_cv.cli.options import Dim, Json
 from kd_cv.evaluate.candidates import COMPARED
 
@@ -16,44 +14,31 @@ class Comparison:
 
     descriptors: Annotated[
         str,
-        typer.Option(
-            "--descriptor",
-            help="Descriptors, separated by commas: kd, raw (kd without whitening), sift, "
-            "rootsift, kornia:CLASS.",
-        ),
+        "Descriptors, separated by commas: kd, raw (kd without whitening), sift, "
+        "rootsift, kornia:CLASS.",
+        "--descriptor",
     ] = ",".join(COMPARED)
     weights: Annotated[
-        str | None,
-        typer.Option(help="Matrices that whiten kd, separated by commas: shipped names or files."),
+        str | None, "Matrices that whiten kd, separated by commas: shipped names or files."
     ] = None
     whitening: Annotated[
         str | None,
-        typer.Option(
-            help="Whitenings of kd, separated by commas: best, wm, ws, wus, wua, w, pcasqrt, none."
-        ),
+        "Whitenings of kd, separated by commas: best, wm, ws, wus, wua, w, pcasqrt, none.",
     ] = None
     kernels: Annotated[
-        str,
-        typer.Option("--kernel", help="Kernels of kd, separated by commas: concat, polar, cart."),
+        str, "Kernels of kd, separated by commas: concat, polar, cart.", "--kernel"
     ] = "concat"
     patch_size: Annotated[
         int | None,
-        typer.Option(
-            help="Samples per side of kd's patches; by default 32 for images, 64 for ready-made "
-            "patches."
-        ),
+        "Samples per side of kd's patches; by default 32 for images, 64 for ready-made patches.",
     ] = None
     dim: Dim = 128
     fit_ws: Annotated[
         str | None,
-        typer.Option(
-            help="Also show each descriptor that is not whitened with a W_S fitted on this: a "
-            "folder of photographs or sequences, or builtin."
-        ),
+        "Also show each descriptor that is not whitened with a W_S fitted on this: a "
+        "folder of photographs or sequences, or builtin.",
     ] = None
-    cache: Annotated[
-        Path | None, typer.Option(help="Folder that keeps descriptors for the next run.")
-    ] = None
+    cache: Annotated[Path | None, "Folder that keeps descriptors for the next run."] = None
     as_json: Json = False
 
     def candidates(self, **settings: Any) -> list[Any]:

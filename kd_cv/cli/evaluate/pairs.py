@@ -34,10 +34,8 @@ TITLES = DESCRIPTORS | {
     "aliked": "ALIKED",
 }  # fmt: skip
 
-Seeds = Annotated[int, typer.Option(help="How many robust estimates are made for each pair.")]
-Against = Annotated[
-    str | None, typer.Option(help="Show the gain of the others over this one, on the same pairs.")
-]
+Seeds = Annotated[int, "How many robust estimates are made for each pair."]
+Against = Annotated[str | None, "Show the gain of the others over this one, on the same pairs."]
 
 
 @dataclass(frozen=True)
@@ -45,7 +43,7 @@ class AtKeypoints(Comparison):
     """The same for pairs of images, all descriptors at the same keypoints."""
 
     magnification: Magnification = MAGNIFICATION
-    scales: Annotated[int, typer.Option(help="How many patch sizes kd averages over.")] = 1
+    scales: Annotated[int, "How many patch sizes kd averages over."] = 1
     ratio: Ratio = RATIO
     seeds: Seeds = SEEDS
     against: Against = None
@@ -85,11 +83,9 @@ def matching(
     ] = None,
     *,
     options: AtKeypoints,
-    max_keypoints: Annotated[
-        int, typer.Option(help="How many SIFT keypoints of each image are described.")
-    ] = 1000,
+    max_keypoints: Annotated[int, "How many SIFT keypoints of each image are described."] = 1000,
     threshold: Annotated[
-        float, typer.Option(help="How far a correct match may be from the true place, in pixels.")
+        float, "How far a correct match may be from the true place, in pixels."
     ] = 3.0,
 ) -> None:
     """Match images with known homographies, all descriptors at the same keypoints.
@@ -124,17 +120,14 @@ def pose(
     options: AtKeypoints,
     cameras: Annotated[
         list[Path] | None,
-        typer.Option(
-            help="Folder of the cameras of a scene (NAME.camera, a model of COLMAP, or poses.txt), "
-            "once for each scene; without it, they are beside the photographs."
-        ),
+        "Folder of the cameras of a scene (NAME.camera, a model of COLMAP, or poses.txt), "
+        "once for each scene; without it, they are beside the photographs.",
     ] = None,
     max_keypoints: Annotated[
-        int, typer.Option(help="How many SIFT keypoints of each photograph are described.")
+        int, "How many SIFT keypoints of each photograph are described."
     ] = 2000,
     max_angle: Annotated[
-        float,
-        typer.Option(help="Degrees by which the viewing directions of a pair may be apart."),
+        float, "Degrees by which the viewing directions of a pair may be apart."
     ] = MAX_ANGLE,
 ) -> None:
     """Estimate the pose between photographs, all descriptors at the same keypoints.
@@ -174,32 +167,24 @@ def pipelines(
         ),
     ] = None,
     cameras: Annotated[
-        list[Path] | None,
-        typer.Option(help="Folder of the cameras of a scene, once for each (see eval pose)."),
+        list[Path] | None, "Folder of the cameras of a scene, once for each (see eval pose)."
     ] = None,
     pipelines: Annotated[
         str,
-        typer.Option(
-            help="Separated by commas: kd, kd3, kd64, kd+sift, sift, rootsift, orb, akaze, brisk; "
-            "from other packages xfeat, disk, aliked, kornia:CLASS."
-        ),
+        "Separated by commas: kd, kd3, kd64, kd+sift, sift, rootsift, orb, akaze, brisk; "
+        "from other packages xfeat, disk, aliked, kornia:CLASS.",
     ] = "kd,kd+sift,rootsift,sift,orb",
-    max_keypoints: Annotated[
-        int, typer.Option(help="How many keypoints to keep in each image.")
-    ] = 2000,
+    max_keypoints: Annotated[int, "How many keypoints to keep in each image."] = 2000,
     max_size: Annotated[
-        int | None,
-        typer.Option(help="Longer side in pixels to which images of sequences are reduced."),
+        int | None, "Longer side in pixels to which images of sequences are reduced."
     ] = None,
     ratio: Ratio = RATIO,
     seeds: Seeds = SEEDS,
     against: Against = None,
     times: Annotated[
         Path | None,
-        typer.Option(
-            help="Show the milliseconds of this file in place of those of this run: what --json "
-            "gave with the same options on fewer images, while the machine had nothing else to do."
-        ),
+        "Show the milliseconds of this file in place of those of this run: what --json "
+        "gave with the same options on fewer images, while the machine had nothing else to do.",
     ] = None,
     output: Figure = None,
     as_json: Json = False,

@@ -21,11 +21,9 @@ def phototourism(
     options: Comparison,
     pairs: Annotated[
         Literal["all", "m50"],
-        typer.Option(help="Which pairs are compared: all, or m50 for those of the set's own file."),
+        "Which pairs are compared: all, or m50 for those of the set's own file.",
     ] = "all",
-    matches: Annotated[
-        str | None, typer.Option(help="Name of the m50 file, if there are several.")
-    ] = None,
+    matches: Annotated[str | None, "Name of the m50 file, if there are several."] = None,
 ) -> None:
     """False positives at 95 % recall (FPR95) on a Phototourism patch set.
 
@@ -67,23 +65,15 @@ def hpatches(
     ],
     options: Comparison,
     magnification: Annotated[
-        float, typer.Option(help="Side in keypoint sizes of patches that are cut from sequences.")
+        float, "Side in keypoint sizes of patches that are cut from sequences."
     ] = 5.0,
-    max_patches: Annotated[
-        int, typer.Option(help="How many patches are cut from each sequence.")
-    ] = 500,
+    max_patches: Annotated[int, "How many patches are cut from each sequence."] = 500,
     tasks: Annotated[
-        Path | None,
-        typer.Option(
-            help="Folder of the benchmark's task files; without it, tasks are drawn at random."
-        ),
+        Path | None, "Folder of the benchmark's task files; without it, tasks are drawn at random."
     ] = None,
-    split: Annotated[
-        str, typer.Option(help="Which split of the task files is used: a, b, c, full, ...")
-    ] = "full",
+    split: Annotated[str, "Which split of the task files is used: a, b, c, full, ..."] = "full",
     save_strips: Annotated[
-        Path | None,
-        typer.Option(help="Folder in which the patches of sequences and their tasks are written."),
+        Path | None, "Folder in which the patches of sequences and their tasks are written."
     ] = None,
 ) -> None:
     """Verification, matching and retrieval (mAP) as in HPatches.
