@@ -113,7 +113,7 @@ def drawn_rooms() -> str:
 
 
 def figure_of_the_paper(name: str) -> Callable[[], None]:
-    return lambda: save_figures([name], FOLDER, Material(), lambda _, path: print(path))
+    return lambda: print(*save_figures([name], FOLDER))
 
 
 PICTURES: dict[str, Callable[[], None]] = {

@@ -39,10 +39,8 @@ def command(
     from kd_cv.whitening.registry import DEFAULT_WEIGHTS
 
     chosen = check_names(names or ())
+    material = Material(patch_size, weights or DEFAULT_WEIGHTS)
     with Console(stderr=True).status("Drawing ...") as status:
-
-        def done(name: str, path: Path) -> None:
+        for number, path in enumerate(save_figures(chosen, output, material), start=1):
             print(path)
-            status.update(f"{chosen.index(name) + 1} of {len(chosen)} figures drawn ...")
-
-        save_figures(chosen, output, Material(patch_size, weights or DEFAULT_WEIGHTS), done)
+            status.update(f"{number} of {len(chosen)} figures drawn ...")

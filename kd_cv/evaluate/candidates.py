@@ -73,12 +73,9 @@ def resized(patches: Patches, side: int) -> Patches:
     return out
 
 
-def kd_candidate(
-    settings: Settings, label: str = "", side_of_patches: int | None = None
-) -> Candidate:
+def kd_candidate(settings: Settings, side_of_patches: int | None = None) -> Candidate:
     """The kernel descriptor with any settings.
 
-    label            of the weights, where they have no name
     side_of_patches  samples of patches as they come, if not those of images
     """
     for_patches = replace(settings, patch_size=side_of_patches or settings.patch_size)
@@ -87,7 +84,7 @@ def kd_candidate(
     if settings.whitening is not None:
         # The best whitening of images need not be that of patches: one name for both then.
         same = settings.variant == for_patches.variant_of_patches
-        weights = label or (settings.weights if isinstance(settings.weights, str) else "given")
+        weights = settings.weights if isinstance(settings.weights, str) else "given"
         name = f"KD{kernel} {settings.variant if same else settings.whitening} ({weights})"
 
     def at_frames(gray: Gray, frames: Frames) -> Array32:
@@ -216,7 +213,7 @@ def make_candidates(
             candidates += [
                 kd_candidate(
                     Settings(patch_size or PATCH_SIZE, kernel, variant, weight, **settings),
-                    side_of_patches=patch_size or PATCH_SIZE_OF_SETS,
+                    patch_size or PATCH_SIZE_OF_SETS,
                 )
                 for kernel, variant, weight in product(kernels, variants, weights)
             ]

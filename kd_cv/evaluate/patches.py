@@ -26,7 +26,6 @@ MAX_ALL_PAIRS = 5000  # patches whose pairs are all compared: 12 million
 class PatchPairs:
     """Patches (N, P, P), pairs (M, 2) of them, and labels (M,): True where both show one point."""
 
-    name: str
     patches: Patches
     pairs: Pairs
     labels: NDArray[np.bool_]
@@ -44,12 +43,10 @@ def pairs_of_set(patch_set: PatchSet, pairs: Literal["all", "m50"] = "all") -> P
     With "all", two identical patches that are said to show different points are left out: no
     descriptor can tell them apart.
     """
-    if pairs not in ("all", "m50"):
-        raise ValueError(f"pairs must be 'all' or 'm50', got {pairs!r}")
     if pairs == "m50":
         if not len(patch_set.pairs):
             raise ValueError("the patch set has no m50 file of pairs, or several: name one")
-        return PatchPairs("m50", patch_set.patches, patch_set.pairs, patch_set.labels)
+        return PatchPairs(patch_set.patches, patch_set.pairs, patch_set.labels)
     known = np.flatnonzero(patch_set.point_ids != NO_POINT)
     if not 2 <= len(known) <= MAX_ALL_PAIRS:
         raise ValueError(
@@ -63,7 +60,7 @@ def pairs_of_set(patch_set: PatchSet, pairs: Literal["all", "m50"] = "all") -> P
     look = np.unique(flat, axis=0, return_inverse=True)[1].ravel()
     keep = labels | (look[i] != look[j])
     all_pairs = np.stack([i, j], axis=1)[keep].astype(np.int64)
-    return PatchPairs("all pairs", patch_set.patches, all_pairs, labels[keep])
+    return PatchPairs(patch_set.patches, all_pairs, labels[keep])
 
 
 def pairs_of_scenes(
@@ -90,7 +87,7 @@ def pairs_of_scenes(
     other = other[point[other[:, 0]] != point[other[:, 1]]][: len(same)]
     used, rows = np.unique(np.concatenate([same, other]), return_inverse=True)
     labels = np.arange(len(same) + len(other)) < len(same)
-    return PatchPairs("scenes", np.concatenate(patches)[used], rows.reshape(-1, 2), labels)
+    return PatchPairs(np.concatenate(patches)[used], rows.reshape(-1, 2), labels)
 
 
 def patch_verification(

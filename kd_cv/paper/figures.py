@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from kd_cv.draw.style import Figure, plt, save_plot
@@ -41,28 +41,21 @@ def check_names(names: Iterable[str]) -> list[str]:
 
 
 def save_figures(
-    names: Iterable[str],
-    folder: str | os.PathLike[str],
-    material: Material | None = None,
-    done: Callable[[str, Path], None] | None = None,
-) -> list[Path]:
+    names: Iterable[str], folder: str | os.PathLike[str], material: Material | None = None
+) -> Iterator[Path]:
     """Draw figures into NAME.png files of a folder, which is made if it is not there.
 
-    No name means all of them. done(name, path) is called after each.
+    No name means all of them. The path of each is given when it is drawn.
     """
     chosen, target = check_names(names), Path(folder)
     if target.exists() and not target.is_dir():
         raise NotADirectoryError(f"{str(target)!r} is a file, expected a folder for the figures")
     target.mkdir(parents=True, exist_ok=True)
     material = material or Material()
-    paths = []
     for name in chosen:
         figure = FIGURES[name](material)
         try:
             save_plot(target / f"{name}.png", figure)
         finally:
             plt.close(figure)
-        paths.append(target / f"{name}.png")
-        if done:
-            done(name, paths[-1])
-    return paths
+        yield target / f"{name}.png"

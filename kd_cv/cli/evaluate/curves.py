@@ -181,7 +181,7 @@ def robustness(
             if whitening != "none":
                 matrices, source = curve.whitening(kernel)
                 settings = Settings(curve.patch_size, kernel, whitening, matrices, dim)
-            chosen[kernel] = kd_candidate(settings, source)
+            chosen[kernel] = kd_candidate(settings)
         turns, shifts = robustness_curves(labelled, chosen)
         panels = {"turn (degrees)": turns, "shift (pixels of 64)": shifts}
     tables = []

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -52,26 +52,25 @@ class AtKeypoints(Comparison):
         self, protocol: Callable[..., Any], material: Any, keypoints: int, threshold: float = 3.0
     ) -> Any:
         """The scores of a protocol."""
-
         chosen = self.candidates(magnification=self.magnification, scales=self.scales)
         with telling("Matching", self.as_json) as tell:
             chosen = self.with_ws(chosen)
-            measure = Measure(threshold, self.ratio, self.seeds, self._against(chosen), tell)
+            against = _name_of(self.against, chosen)
+            measure = Measure(threshold, self.ratio, self.seeds, against, tell)
             return protocol(
                 material, chosen, measure, max_keypoints=keypoints, cache=Cache(self.cache)
             )
 
-    def _against(self, candidates: list[Any]) -> str | None:
-        """The name of the candidate that --against means by its name or its kind."""
-        if self.against is None:
-            return None
-        for candidate in candidates:
-            if self.against.lower() in (candidate.name.lower(), candidate.kind.lower()):
-                return str(candidate.name)
-        known = ", ".join(candidate.kind for candidate in candidates)
-        raise ValueError(
-            f"--against {self.against}: none of the descriptors is that; there are {known}"
-        )
+
+def _name_of(against: str | None, compared: Sequence[Any]) -> str | None:
+    """The full name of what --against means by its name or its kind."""
+    if against is None:
+        return None
+    for one in compared:
+        if against.lower() in (one.name.lower(), one.kind.lower()):
+            return str(one.name)
+    known = ", ".join(one.kind for one in compared)
+    raise ValueError(f"--against {against}: there is none of that name, but {known}")
 
 
 def matching(
@@ -207,6 +206,7 @@ def pipelines(
     """
     check_output(output, FIGURES)
     chosen = make_pipelines(words(pipelines), max_keypoints)
+    against = _name_of(against, chosen)
     header = {"protocol": "pipelines", "max_keypoints": max_keypoints, "max_size": max_size}
     idle = _times(times, header, [pipeline.name for pipeline in chosen]) if times else {}
     scenes = None if cameras is None else read_scenes(data or [], cameras)
@@ -224,7 +224,6 @@ def pipelines(
         scores = [replace(s, values={**s.values, "ms": idle[s.name]}) for s in scores]
 
     def draw(figure: Any) -> None:
-
         from kd_cv.draw.curves import plot_tradeoff
 
         wanted = ("ms", shown, f"{shown} low", f"{shown} high")

@@ -83,7 +83,7 @@ def test_the_command_names_what_it_compares_with(capsys):
     command = ["eval", "matching", "--descriptor", "raw,sift", "--max-keypoints", "50"]
     command += ["--seeds", "1", "--against"]
     assert main([*command, "rootsift"]) == 2
-    assert "--against rootsift: none of the descriptors is that" in capsys.readouterr().err
+    assert "--against rootsift: there is none of that name, but " in capsys.readouterr().err
     assert main([*command, "sift"]) == 0
     assert "gain" in capsys.readouterr().out
     assert main([*command, "sift", "--json"]) == 0

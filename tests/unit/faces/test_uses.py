@@ -85,4 +85,4 @@ def test_weights_may_have_a_whitening_for_images_only(camera, entries):
         describe(patches, whitening="ws", weights=mixed)
     best = Settings(weights=mixed)
     assert (best.variant, best.variant_of_patches) == ("ws", "wua")
-    assert kd_candidate(Settings(weights=mixed), "mine").name == "KD best (mine)"
+    assert kd_candidate(Settings(weights=mixed)).name == "KD best (given)"
