@@ -4,8 +4,6 @@ import json
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from kd_cv.cli.options import Dim, Json, Weights
 from kd_cv.descriptor.frames import MAGNIFICATION
 
@@ -16,10 +14,7 @@ def command(
     patch_size: Annotated[int, "Samples per side of a patch."] = 32,
     kernel: Annotated[str, "Kernel: concat, polar or cart."] = "concat",
     whitening: Annotated[
-        str | None,
-        typer.Option(
-            help="Whitening: best, wm, ws, wus, wua, w, pcasqrt or none.", show_default=False
-        ),
+        str | None, "Whitening: best, wm, ws, wus, wua, w, pcasqrt or none."
     ] = None,
     weights: Weights = None,
     dim: Dim = 128,

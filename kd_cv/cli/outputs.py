@@ -13,8 +13,6 @@ def check_writable(path: Path, inputs: Sequence[Path] = ()) -> None:
     """Try what `replacing` will do: a file in the folder of `path`, and over none of `inputs`."""
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a directory, expected a file to write")
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"there is no directory {path.parent} to write {path.name} in")
     try:
         with tempfile.TemporaryFile(dir=path.parent):
             pass

@@ -115,17 +115,15 @@ def plot_keypoints(
 @style()
 def plot_frame(ax: Axes, keypoint: Any, *, magnification: float) -> Axes:
     """The square that the patch of a keypoint is cut from, a tick at its angle."""
-    x, y, size, angle = _as_frames(keypoint)[0]
-    turn = radians(np.array([angle]))[0]
+    frame = _as_frames(keypoint)[0]
+    centre, size, turn = frame[:2], frame[2], radians(frame[3:])[0]
     along = magnification * size / 2 * np.array([np.cos(turn), np.sin(turn)])
     across = np.array([-along[1], along[0]])
-    centre = np.array([x, y])
-    corners = [
-        centre + i * along + j * across for i, j in ((-1, -1), (1, -1), (1, 1), (-1, 1), (-1, -1))
-    ]
-    for points in (corners, [centre, centre + along]):
+    corners = np.array([[-1, -1], [1, -1], [1, 1], [-1, 1], [-1, -1]])
+    square, tick = centre + corners @ [along, across], np.array([centre, centre + along])
+    for points in (square, tick):
         for shade, width in (("black", 2.6), (SKY, 1.4)):  # seen on any background
-            ax.add_line(Line2D(*np.array(points).T, color=shade, linewidth=width))
+            ax.add_line(Line2D(*points.T, color=shade, linewidth=width))
     return ax
 
 

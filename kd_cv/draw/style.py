@@ -81,10 +81,7 @@ def save_plot(path: str | os.PathLike[str], target: Figure | Axes | NDArray[Any]
 
 def figure_of(target: Figure | Axes | NDArray[Any]) -> Figure:
     """The figure that a figure, axes or an array of axes belongs to."""
-    if isinstance(target, Figure):
-        return target
-    ax: Any = target if isinstance(target, Axes) else np.ravel(np.asarray(target, object))[0]
-    return ax.get_figure(root=True)
+    return np.ravel(np.asarray(target, object))[0].get_figure(root=True)
 
 
 def bare(ax: Axes) -> Axes:

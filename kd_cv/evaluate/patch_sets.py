@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -176,15 +176,19 @@ def read_hpatches_strips(folder: str | os.PathLike[str]) -> dict[str, NDArray[np
 
 
 def read_hpatches_release(
-    root: str | os.PathLike[str],
+    root: str | os.PathLike[str], names: Collection[str] | None = None
 ) -> Iterator[tuple[str, dict[str, NDArray[np.uint8]]]]:
-    """Name and strips of every sequence folder (one with a ref.png) of the release, one by one."""
+    """Name and strips of every sequence folder (one with a ref.png) of the release, one by one.
+
+    names  of the sequences that are read; all by default
+    """
     root = as_folder(root)
     folders = sorted(path.parent for path in root.glob("*/ref.png"))
     if not folders:
         raise ValueError(f"{root} holds no folder with a ref.png")
     for folder in folders:
-        yield folder.name, read_hpatches_strips(folder)
+        if names is None or folder.name in names:
+            yield folder.name, read_hpatches_strips(folder)
 
 
 def _blank(patches: NDArray[np.uint8]) -> NDArray[np.bool_]:

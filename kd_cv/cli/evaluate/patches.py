@@ -1,8 +1,7 @@
 """`kd-cv eval phototourism` and `hpatches`: patches that are cut out already."""
 
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
@@ -43,12 +42,11 @@ def phototourism(
         scores = patch_verification(
             labelled, chosen, Cache(options.cache), data.resolve().name, tell
         )
-    folder, tests = data.resolve().name.lower(), ("liberty", "notredame", "yosemite")
-    test = next((name for name in tests if name in folder), "")
-    columns = {train: errors for (tested, train), errors in paper.FPR95.items() if tested == test}
+    folder = data.resolve().name.lower()
+    columns = {train: errors for (test, train), errors in paper.FPR95.items() if test in folder}
     note = f"{int(labelled.labels.sum())} matching of {len(labelled.labels)} pairs ({pairs})."
     if columns:
-        note += f" Paper: whole {test} set; whitening fitted on the other set that is named."
+        note += " Paper: the whole set; whitening fitted on the other set that is named."
     report_scores(
         scores, ["fpr95"], options.as_json,
         {f"paper ({train})": cells(errors) for train, errors in columns.items()},
@@ -98,13 +96,8 @@ def hpatches(
         raise ValueError(f"--save-strips is for image sequences, {data} holds strips already")
     chosen = options.candidates()
     asked = read_tasks(tasks, split) if tasks else None
-    strips: Iterator[Any]
     if release:
-        strips = (
-            (name, strips)
-            for name, strips in read_hpatches_release(data)
-            if asked is None or name in asked.sequences
-        )
+        strips = read_hpatches_release(data, asked.sequences if asked else None)
     else:
         strips = (
             (s.name, strips_of_sequence(s, magnification, max_patches)) for s in read_images(data)
