@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -14,10 +14,12 @@ from kd_cv.cli.options import Json, Magnification, Scheduler
 from kd_cv.cli.outputs import check_output
 from kd_cv.cli.tables import plain_warnings, print_table, telling
 from kd_cv.descriptor.frames import MAGNIFICATION
+from kd_cv.evaluate.held_out import TEST_VIEWS, before_and_after, best_variant, held_out_scores
+from kd_cv.evaluate.scores import Score
+from kd_cv.fit.photographs import fit_photos, split_photos
 from kd_cv.io.files import printable
-
-if TYPE_CHECKING:
-    from kd_cv.evaluate.scores import Score
+from kd_cv.io.images import find_photos, list_photos, say_others
+from kd_cv.whitening import save
 
 
 def command(
@@ -61,16 +63,6 @@ def command(
 
         kd-cv match left.jpg right.jpg --weights mine.npz -o matches.png
     """
-    from kd_cv.evaluate.held_out import (
-        TEST_VIEWS,
-        before_and_after,
-        best_variant,
-        held_out_scores,
-    )
-    from kd_cv.fit.photographs import fit_photos, split_photos
-    from kd_cv.io.images import find_photos, list_photos, say_others
-    from kd_cv.whitening import save
-
     check_output(output, (".npz",))
     training, held_out = split_photos(list_photos(photos))
     if scheduler is None and workers is not None:
@@ -120,7 +112,7 @@ def command(
     print(f'use them: KDDescriptor(weights="{output}", whitening="{best}")')
 
 
-def not_better(scores: "Sequence[Score]") -> bool:
+def not_better(scores: Sequence[Score]) -> bool:
     """Whether the best of the fitted matrices reaches no higher AP than the shipped ones."""
     mine, shipped = (
         [score.values["ap"] for score in scores if score.name.startswith(kind)]

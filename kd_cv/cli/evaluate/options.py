@@ -5,7 +5,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from kd_cv.cli.options import Dim, Json
-from kd_cv.evaluate.candidates import COMPARED
+from kd_cv.evaluate.candidates import COMPARED, make_candidates, with_ws
+from kd_cv.evaluate.readers import builtin_scenes, is_phototourism, scenes_of
+from kd_cv.whitening.registry import DEFAULT_WEIGHTS, DEFAULT_WHITENING
 
 
 @dataclass(frozen=True)
@@ -43,9 +45,6 @@ class Comparison:
 
     def candidates(self, **settings: Any) -> list[Any]:
         """What the options name; settings: more of `make_candidates`."""
-        from kd_cv.evaluate.candidates import make_candidates
-        from kd_cv.whitening.registry import DEFAULT_WEIGHTS, DEFAULT_WHITENING
-
         variants = words(self.whitening) if self.whitening else [DEFAULT_WHITENING]
         return make_candidates(
             words(self.descriptors),
@@ -66,19 +65,19 @@ class Comparison:
         """
         if self.fit_ws is None:
             return candidates
-        from kd_cv.evaluate.candidates import with_ws as fit
-        from kd_cv.evaluate.readers import builtin_scenes, is_phototourism, scenes_of
-
-        source = self.fit_ws
-        if source != "builtin" and is_phototourism(source):
-            raise ValueError(f"--fit-ws takes photographs or sequences, {source} holds patches")
-        builtin = source == "builtin"
-        scenes = builtin_scenes(jitter=jitter) if builtin else list(scenes_of(source, jitter))
+        if self.fit_ws == "builtin":
+            scenes = builtin_scenes(jitter=jitter)
+        elif is_phototourism(self.fit_ws):
+            raise ValueError(
+                f"--fit-ws takes photographs or sequences, {self.fit_ws} holds patches"
+            )
+        else:
+            scenes = list(scenes_of(self.fit_ws, jitter))
         shown = []
         for candidate in candidates:
             shown.append(candidate)
             if "+" not in candidate.kind:
-                shown.append(fit(candidate, scenes, patches=patches, dim=self.dim))
+                shown.append(with_ws(candidate, scenes, patches=patches, dim=self.dim))
         return shown
 
 

@@ -10,6 +10,12 @@ from kd_cv.cli.evaluate.output import cells, report_scores
 from kd_cv.cli.tables import telling
 from kd_cv.descriptor.frames import MAGNIFICATION
 from kd_cv.evaluate.cache import Cache
+from kd_cv.evaluate.hpatches import hpatches as run
+from kd_cv.evaluate.patch_sets import STRIP_SIDE, read_hpatches_release, read_phototourism
+from kd_cv.evaluate.patches import pairs_of_set, patch_verification
+from kd_cv.evaluate.readers import read_images
+from kd_cv.evaluate.strips import save_sequences, strips_of_sequence
+from kd_cv.evaluate.tasks import read_tasks
 from kd_cv.paper import numbers as paper
 
 TASKS = ("retrieval", "matching", "verification")
@@ -32,9 +38,6 @@ def phototourism(
 
         kd-cv eval phototourism liberty --kernel polar,cart,concat --whitening none,ws
     """
-    from kd_cv.evaluate.patch_sets import read_phototourism
-    from kd_cv.evaluate.patches import pairs_of_set, patch_verification
-
     chosen = options.candidates()
     labelled = pairs_of_set(read_phototourism(data, matches), pairs)
     with telling("Describing", options.as_json) as tell:
@@ -85,12 +88,6 @@ def hpatches(
 
         kd-cv eval hpatches sequences --descriptor raw,rootsift --fit-ws builtin
     """
-    from kd_cv.evaluate.hpatches import hpatches as run
-    from kd_cv.evaluate.patch_sets import STRIP_SIDE, read_hpatches_release
-    from kd_cv.evaluate.readers import read_images
-    from kd_cv.evaluate.strips import save_sequences, strips_of_sequence
-    from kd_cv.evaluate.tasks import read_tasks
-
     release = any(data.glob("*/ref.png"))
     if release and save_strips:
         raise ValueError(f"--save-strips is for image sequences, {data} holds strips already")
