@@ -36,18 +36,12 @@ def check_output(
 
 def draw_figure(output: Path, size: tuple[float, float], draw: Callable[[Any], Any]) -> None:
     """Write what draw(figure) draws in an empty figure of this size in inches."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from kd_cv.draw.style import plt, save_plot, style
+    from kd_cv.draw.style import Figure, save_plot, style
 
     with style():
-        figure = plt.figure(figsize=size)
-        try:
-            draw(figure)
-            save_plot(output, figure)
-        finally:
-            plt.close(figure)
+        figure = Figure(figsize=size)  # not pyplot's, which might open a window
+        draw(figure)
+        save_plot(output, figure)
 
 
 def say_picture(output: Path | None) -> None:

@@ -246,11 +246,11 @@ def _small(sides: Sequence[NDArray[Any]]) -> NDArray[np.float32]:
     """Tiles (N, P, P) of both images in turn, at no more than TILE pixels a side, by means over
     areas: (N, 2, P, P)."""
     pairs = np.stack(sides, axis=1).astype(np.float32)
-    if pairs.shape[2] <= TILE or not len(pairs):
+    if pairs.shape[2] <= TILE:
         return pairs
     flat = pairs.reshape(-1, *pairs.shape[2:])
     small = [cv2.resize(tile, (TILE, TILE), interpolation=cv2.INTER_AREA) for tile in flat]
-    return np.stack(small).reshape(-1, 2, TILE, TILE)
+    return np.array(small, np.float32).reshape(-1, 2, TILE, TILE)
 
 
 def _stretched(pairs: NDArray[np.float32]) -> Image:

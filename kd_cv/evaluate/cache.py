@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -44,9 +45,10 @@ class Cache:
         path = self.folder / f"{_slug(name)}.{_slug(candidate.name)}.npz"
         made_from = {"inputs": checksum(inputs, {}), "candidate": dict(candidate.configuration())}
         wanted = json.dumps(made_from, sort_keys=True)
-        stored = _stored_rows(path, wanted)
-        if stored is not None:
-            return stored
+        with suppress(OSError, ValueError, KeyError):
+            arrays, content = read_archive(path, "rows", MAX_BYTES)
+            if content["made_from"] == wanted:
+                return arrays["rows"]
         rows = np.ascontiguousarray(describe(), np.float32)
         self.folder.mkdir(parents=True, exist_ok=True)
         write_archive(path, "rows", {"rows": rows}, {"made_from": wanted})
@@ -62,14 +64,6 @@ class Cache:
 
 
 NO_CACHE = Cache()
-
-
-def _stored_rows(path: Path, wanted: str) -> Array32 | None:
-    try:
-        arrays, content = read_archive(path, "rows", MAX_BYTES)
-        return arrays["rows"] if content["made_from"] == wanted else None
-    except (OSError, ValueError, KeyError):
-        return None
 
 
 def _slug(name: str) -> str:

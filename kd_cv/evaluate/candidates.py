@@ -67,10 +67,8 @@ def resized(patches: Patches, side: int) -> Patches:
     if patches.shape[1] == side:
         return patches
     mode = cv2.INTER_AREA if side < patches.shape[1] else cv2.INTER_LINEAR
-    out = np.empty((len(patches), side, side), patches.dtype)
-    for small, patch in zip(out, patches, strict=True):
-        small[:] = cv2.resize(patch, (side, side), interpolation=mode)
-    return out
+    sampled = [cv2.resize(patch, (side, side), interpolation=mode) for patch in patches]
+    return np.array(sampled, patches.dtype).reshape(-1, side, side)
 
 
 def kd_candidate(settings: Settings, side_of_patches: int | None = None) -> Candidate:

@@ -72,10 +72,6 @@ def moved(patches: Patches, turn: float, shift: float) -> Patches:
     centre = (patches.shape[1] - 1) / 2
     M = cv2.getRotationMatrix2D((centre, centre), turn, 1.0)
     M[0, 2] += shift
-    out = np.empty_like(patches)
-    for after, before in zip(out, patches, strict=True):
-        after[:] = cv2.warpAffine(
-            before, M, before.shape[::-1], flags=cv2.INTER_LINEAR,
-            borderMode=cv2.BORDER_REPLICATE,
-        )  # fmt: skip
-    return out
+    size, border = patches.shape[1:], cv2.BORDER_REPLICATE
+    warped = [cv2.warpAffine(patch, M, size, borderMode=border) for patch in patches]
+    return np.array(warped, patches.dtype).reshape(patches.shape)

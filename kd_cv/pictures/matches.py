@@ -23,13 +23,10 @@ from kd_cv.types import Image as AnyImage
 
 Image = NDArray[np.uint8]
 
-INLIER, OUTLIER, KEYPOINT, OUTLINE, INK, PAPER = map(
+INLIER, OUTLIER, KEYPOINT, OUTLINE, PAPER = map(
     palette.bgr,
-    (
-        palette.INLIER, palette.OUTLIER, palette.KEYPOINT, palette.OUTLINE, palette.INK,
-        palette.PAPER,
-    ),
-)  # fmt: skip
+    (palette.INLIER, palette.OUTLIER, palette.KEYPOINT, palette.OUTLINE, palette.PAPER),
+)
 
 GAP = 12
 MARGIN = 16
@@ -148,7 +145,8 @@ def _panel(images: Sequence[Image], backdrops: Sequence[Image], result: Matched)
     dot = max(2.0, panel.shape[0] / (250 if len(drawn) <= 4 * MAX_LINES else 320))
     for chosen, color in ((result.inliers, INLIER), (~result.inliers, OUTLIER)):
         lines = panel.copy()
-        _lines(lines, a[chosen & drawn], b[chosen & drawn], color)
+        ends = _fixed(np.stack([a, b], axis=1)[chosen & drawn])
+        cv2.polylines(lines, list(ends), False, color, 1, cv2.LINE_AA, SUBPIXEL)
         panel = cv2.addWeighted(lines, 0.7, panel, 0.3, 0)
         for points in (a[chosen], b[chosen]):
             _dots(panel, points, color, dot)
@@ -182,11 +180,6 @@ def _dots(panel: Image, points: NDArray[np.float64], color: Color, radius: float
         cv2.circle(panel, (x, y), r, color, -1, cv2.LINE_AA, SUBPIXEL)
 
 
-def _lines(panel: Image, a: NDArray[np.float64], b: NDArray[np.float64], color: Color) -> None:
-    for p, q in zip(_fixed(a).tolist(), _fixed(b).tolist(), strict=True):
-        cv2.line(panel, p, q, color, 1, cv2.LINE_AA, SUBPIXEL)
-
-
 def _stride(result: Matched) -> int:
     return max(1, -(-len(result.ratios) // MAX_LINES))
 
@@ -200,32 +193,29 @@ def _counts(result: Matched) -> str:
     return text
 
 
-def _legend(results: Iterable[Matched]) -> list[tuple[Color, str]]:
+def _legend(results: Iterable[Matched]) -> list[tuple[str, str]]:
     results = list(results)
     models = {result.model for result in results}
     words = [""] * 2
     if len(models) == 1 and any(result.success for result in results):
         words = [f", {word}" for word in WORDS[models.pop()]]
     entries = [
-        (INLIER, "inlier" + words[0]),
-        (OUTLIER, "outlier" + words[1]),
-        (KEYPOINT, "unmatched keypoint"),
+        (palette.INLIER, "inlier" + words[0]),
+        (palette.OUTLIER, "outlier" + words[1]),
+        (palette.KEYPOINT, "unmatched keypoint"),
     ]
     if any(result.success and result.H_0to1 is not None for result in results):
-        entries.append((OUTLINE, "image 0 seen in image 1"))
+        entries.append((palette.OUTLINE, "image 0 seen in image 1"))
     return entries
 
 
 def _write(
-    sheet: Image, titles: Sequence[tuple[int, str, str]], legend: Sequence[tuple[Color, str]]
+    sheet: Image, titles: Sequence[tuple[int, str, str]], legend: Sequence[tuple[str, str]]
 ) -> Image:
     """Titles (y, bold, plain) and a legend at the foot, in the font that Matplotlib ships."""
     import matplotlib
     from PIL import Image as Pillow
     from PIL import ImageDraw, ImageFont
-
-    def rgb(color: Color) -> Color:
-        return color[::-1]
 
     folder = matplotlib.get_data_path() + "/fonts/ttf/"
     canvas = Pillow.fromarray(np.ascontiguousarray(sheet[:, :, ::-1]))
@@ -239,11 +229,13 @@ def _write(
         if max(*headings, foot) <= room:
             break
     for y, title, counts in titles:
-        draw.text((MARGIN, y), title, rgb(INK), bold, anchor="lm")
-        draw.text((MARGIN + bold.getlength(title) + size, y), counts, rgb(INK), plain, anchor="lm")
+        draw.text((MARGIN, y), title, palette.INK, bold, anchor="lm")
+        draw.text(
+            (MARGIN + bold.getlength(title) + size, y), counts, palette.INK, plain, anchor="lm"
+        )
     x, y = float(MARGIN), sheet.shape[0] - BAND // 2
     for color, text in legend:
-        draw.ellipse((x, y - size / 3, x + 2 * size / 3, y + size / 3), rgb(color), rgb(INK))
-        draw.text((x + size, y), text, rgb(INK), plain, anchor="lm")
+        draw.ellipse((x, y - size / 3, x + 2 * size / 3, y + size / 3), color, palette.INK)
+        draw.text((x + size, y), text, palette.INK, plain, anchor="lm")
         x += plain.getlength(text) + 2.5 * size
     return np.ascontiguousarray(np.asarray(canvas)[:, :, ::-1])

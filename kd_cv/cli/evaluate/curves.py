@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -58,12 +59,17 @@ class Curve:
         content: Mapping[str, Any],
         tables: Sequence[tuple[list[str], list[list[str]]]],
         note: str,
-        draw: Callable[[Any], Any],
+        draw: Callable[[Any, Any], Any],
         size: tuple[float, float] = (6.4, 2.5),
     ) -> None:
-        """Draw the picture, if there is to be one, and print the content as JSON or as tables."""
+        """Draw the picture, if there is to be one, and print the content as JSON or as tables.
+
+        draw(plots, figure)  draws it by the functions of `kd_cv.draw.curves`
+        """
         if self.output:
-            draw_figure(self.output, size, draw)
+            from kd_cv.draw import curves as plots
+
+            draw_figure(self.output, size, partial(draw, plots))
         if self.as_json:
             print(json.dumps(content))
             return
@@ -72,17 +78,6 @@ class Curve:
             print()
         print(note)
         say_picture(self.output)
-
-
-def _drawn(panels: Mapping[str, Any]) -> Callable[[Any], Any]:
-    """A panel for each title: label -> points (x, FPR95)."""
-
-    def draw(figure: Any) -> None:
-        from kd_cv.draw.curves import plot_curves
-
-        plot_curves(figure, panels, "FPR95 (%)")
-
-    return draw
 
 
 def shrinkage(*, dim: Dim = 128, curve: Curve) -> None:
@@ -117,7 +112,7 @@ def shrinkage(*, dim: Dim = 128, curve: Curve) -> None:
         {"protocol": "shrinkage", "whitening": source, **curves},
         tables,
         f"{source}; the paper's curves are for whole Phototourism sets",
-        _drawn(panels),
+        lambda plots, figure: plots.plot_curves(figure, panels, "FPR95 (%)"),
     )
 
 
@@ -141,12 +136,6 @@ def eigenvalues(curve: Curve) -> None:
             lam = eig(Statistics(raw.shape[1]).update(raw[raw.any(axis=1)]).C)[1]
             source = f"{len(raw)} patches of {curve.data}"
     lam = lam / lam[0]
-
-    def draw(figure: Any) -> None:
-        from kd_cv.draw.curves import plot_eigenvalues
-
-        plot_eigenvalues(figure.subplots(), lam)
-
     columns = {"w": lam, "wua": attenuation(lam) ** -2, "wus": shrink(lam) ** -2}
     rows = [
         [str(i), *(f"{column[i - 1]:.4g}" for column in columns.values()), f"{value:.4g}"]
@@ -154,7 +143,13 @@ def eigenvalues(curve: Curve) -> None:
     ]
     listed = {name: column.tolist() for name, column in columns.items()}
     content = {"protocol": "eigenvalues", "source": source, **listed}
-    curve.show(content, [(["i", "W", "W_UA", "W_US", "paper, W"], rows)], source, draw, (4.2, 2.7))
+    curve.show(
+        content,
+        [(["i", "W", "W_UA", "W_US", "paper, W"], rows)],
+        source,
+        lambda plots, figure: plots.plot_eigenvalues(figure.subplots(), lam),
+        (4.2, 2.7),
+    )
 
 
 def robustness(
@@ -193,5 +188,5 @@ def robustness(
         {"protocol": "robustness", "whitening": source, "curves": panels},
         tables,
         f"FPR95 in %; polar, cart, and concat, which is both; {source}",
-        _drawn(panels),
+        lambda plots, figure: plots.plot_curves(figure, panels, "FPR95 (%)"),
     )
