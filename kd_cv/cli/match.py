@@ -22,9 +22,9 @@ from kd_cv.models import NAMES
 from kd_cv.pictures.matches import check_suffix, draw_matches, write_picture
 
 ROW_HEIGHTS = (720, 480)  # of a picture with one row, and with several
-#: What `auto` took, in a sentence.
+#: What `--model auto` has chosen, in a sentence.
 SAID = {
-    "homography": "One plane, or a camera that only turned: off it, a match need not be wrong.",
+    "homography": "One plane, or a camera that only turned; a match off it need not be wrong.",
     "fundamental": "A scene with depth: an outlier is off its epipolar line.",
     "essential": "A scene with depth, seen by known cameras: an outlier is off its epipolar line.",
 }

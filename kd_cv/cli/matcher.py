@@ -1,4 +1,4 @@
-"""Two photographs and how they are matched: what `kd-cv match` and `kd-cv explain` are told."""
+"""Two photographs and how they are matched, for `kd-cv match` and `kd-cv explain`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -53,7 +53,7 @@ def load_pair(photos: Sequence[Path]) -> Pair:
 
 @dataclass(frozen=True)
 class Options:
-    """How they are matched, checked."""
+    """How two photographs are matched; the values are checked."""
 
     weights: Weights = None
     detector: Annotated[

@@ -163,7 +163,7 @@ def _images(path: Path) -> _Images:
 
 
 def _binary_cameras(path: Path) -> _Cameras:
-    """Only models without distortion are known by their parameters: none is read after another."""
+    """The caller stops at a model with distortion, whose number of parameters is not known here."""
     parameters = {0: ("SIMPLE_PINHOLE", 3), 1: ("PINHOLE", 4)}
     read = _Binary(path)
     for _ in range(read("Q")[0]):

@@ -31,9 +31,9 @@ def hpatches(
 
     sequences  name and strips (see `read_hpatches_release`, `strips_of_sequence`), one by one
     tasks      of the benchmark's files (`read_tasks`); by default drawn from the sequences
-    Each value is the mean over the levels of jitter there are; verification's is that of the
-    imbalanced task, with non-matching pairs of one sequence and of several alike; retrieval's is
-    over the whole pool, and needs two sequences.
+    Each value is the mean over the levels of jitter that there are. Verification is the imbalanced
+    task, the mean of non-matching pairs of one sequence and of several. Retrieval is over the whole
+    pool, and needs two sequences.
     """
     rows: dict[str, dict[str, dict[str, Array32]]] = {c.name: {} for c in candidates}
     contrast: dict[str, NDArray[np.float64]] = {}

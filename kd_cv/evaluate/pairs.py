@@ -1,4 +1,4 @@
-"""Pairs of images of which it is known how one shows what the other does, matched and scored.
+"""Pairs of images whose geometry is known, matched and scored.
 
 A protocol gives the images and what is true of their pairs, what describes them, and what is
 scored; `Measure` does the rest, the same way for all.
@@ -37,7 +37,7 @@ class Views(NamedTuple):
     pairs: Sequence[tuple[int, int, Any]]
 
 
-#: Of each that describes, with its name and kind: the features of all images.
+#: Yields each candidate or pipeline (it has a name and a kind) with the features of all images.
 Describe = Callable[[Views], Iterator[tuple[Any, Sequence[Features]]]]
 
 
@@ -50,9 +50,9 @@ class Measure:
     """How pairs of images are matched and scored.
 
     threshold  pixels from the true place up to which a match is correct, or an inlier
-    ratio      largest of a match that the robust estimate is made from
-    seeds      how often it is made; it draws by itself, a seed puts the matches in another order
-    against    the name of one whose gain by the others is measured
+    ratio      largest ratio of the matches that the robust estimate is made from
+    seeds      how often it is made, with the matches in another order each time
+    against    name of the candidate that the others are compared with
     """
 
     threshold: float = 3.0
@@ -73,7 +73,7 @@ class Measure:
         score: Callable[[Features, Features, Any, Measure], PairScore | None],
         thresholds: Sequence[int],
     ) -> list[Score]:
-        """The scores of all that describe; a pair whose score is None does not count."""
+        """The scores of every candidate or pipeline; a pair whose score is None does not count."""
         tables: dict[str, list[PairScore]] = {}
         kinds: dict[str, str] = {}
         dims: dict[str, int] = {}

@@ -31,7 +31,11 @@ from kd_cv.types import Feature
 
 @dataclass(frozen=True)
 class Pipeline:
-    """A name, and what detects and describes; bits  rows are bits, compared by Hamming distance."""
+    """A detector and descriptor by its name.
+
+    bits           its rows are bits, compared by their Hamming distance
+    max_keypoints  how many are kept of an image, the strongest
+    """
 
     name: str
     feature: Feature

@@ -43,7 +43,8 @@ class PairScore(NamedTuple):
 
     errors  of the estimated model, one for each seed; infinite where there is none
     others  named values, of which the mean is reported
-    part    of the pairs, from and to, that is reported by itself too
+    part    "from" and "to" of the part of all pairs that it belongs to, which is also reported by
+            itself
     """
 
     errors: Sequence[float]
@@ -58,7 +59,7 @@ def interval(
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> tuple[float, float]:
-    """Between which the statistic of values (N, ...) lies in 95 % of draws of N with replacement.
+    """Where the statistic of values (N, ...) lies in 95 % of draws of N values with replacement.
 
     For a difference of two descriptors give the values of both, (N, 2), so that a draw has the same
     pairs of images for both.

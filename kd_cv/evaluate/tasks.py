@@ -127,13 +127,14 @@ def draw_tasks(
     far = rng.integers(number[stranger])
     # The benchmark lets a patch be a stranger to itself, which matters where there are few.
     far = np.where((stranger == s) & (far == patch), other, far)
-    textured = np.concatenate(
+    textured = np.array(
         [
-            np.column_stack([np.full(len(rows), k), rows])
+            (k, row)
             for k, name in enumerate(names)
-            for rows in [np.flatnonzero(np.asarray(contrast[name]) > MIN_CONTRAST)]
-        ]
-    ).astype(np.int64)
+            for row in np.flatnonzero(contrast[name] > MIN_CONTRAST)
+        ],
+        np.int64,
+    ).reshape(-1, 2)
     # Each sequence is as likely as any other, however many patches it has.
     order = np.argsort(rng.exponential(size=len(textured)) * number[textured[:, 0]])
     chosen = textured[order]

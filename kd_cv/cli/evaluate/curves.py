@@ -26,7 +26,7 @@ from kd_cv.whitening.variants import shrinkage as shrink
 
 @dataclass(frozen=True)
 class Curve:
-    """What a curve is drawn of, and where it goes."""
+    """What a curve is drawn from, and where it is written."""
 
     data: Annotated[
         Path | None,
