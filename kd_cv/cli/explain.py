@@ -10,7 +10,6 @@ import typer
 from kd_cv.cli.matcher import Options, Pair, load_pair, run
 from kd_cv.cli.options import Figure, Json, Photos, Weights
 from kd_cv.cli.outputs import FIGURES, check_output, draw_figure
-from kd_cv.descriptor.frames import as_gray
 from kd_cv.explain import Explanation, explain
 from kd_cv.matching import MatchResult
 from kd_cv.models import NAMES, WORDS
@@ -48,7 +47,6 @@ def command(
     if at is not None and not np.isfinite(at).all():
         raise ValueError(f"--at must be two finite numbers, got {at[0]} {at[1]}")
     pair = load_pair(photos)
-    gray0, gray1 = as_gray(pair.image0), as_gray(pair.image1)
     answer = run("kd", pair, Options(weights=weights, max_size=sys.maxsize))
     rows = ranked(answer.result, at)
     if not len(rows):
@@ -59,7 +57,7 @@ def command(
     row = rows[number]
     i, j = answer.result.matches[row]
     keypoints = answer.result.keypoints0[i], answer.result.keypoints1[j]
-    why = explain(gray0, keypoints[0], gray1, keypoints[1], answer.feature)
+    why = explain(pair.image0, keypoints[0], pair.image1, keypoints[1], answer.feature)
     if output:
         parts = pair, keypoints, why, answer.feature
         draw_figure(output, (7.2, 5.9), lambda figure: _draw(figure, *parts))

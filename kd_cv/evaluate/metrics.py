@@ -34,7 +34,7 @@ def fpr95(distances: ArrayLike, labels: ArrayLike) -> float:
     matching pairs. The threshold is the smallest distance with that recall; it accepts all pairs
     that are at it.
     """
-    distances, labels = _labelled(distances, labels, "distances", "labels")
+    distances, labels = _labelled(distances, labels)
     positive, negative = np.sort(distances[labels]), distances[~labels]
     if not len(positive) or not len(negative):
         raise ValueError(
@@ -60,7 +60,7 @@ def average_precision(
     An answer with score -inf counts as not given. Without any positive the score is 0.
     ties: "as given" ranks answers of one score in the order of the input, as HPatches does.
     """
-    scores, correct = _labelled(scores, correct, "scores", "correct")
+    scores, correct = _labelled(scores, correct)
     n_correct = int(correct.sum())
     if n_positive is None:
         n_positive = n_correct
@@ -222,10 +222,6 @@ def auc(errors: ArrayLike, threshold: float) -> float:
     are infinite errors. No errors at all have area 0.
     """
     errors = np.sort(_scores(errors, "errors"))
-    if len(errors) and errors[0] < 0:
-        raise ValueError(f"errors must not be negative, got {errors[0]}")
-    if not 0 < threshold < np.inf:
-        raise ValueError(f"the threshold must be positive, got {threshold!r}")
     below = errors[errors < threshold]
     recall = np.arange(len(below) + 1) / max(len(errors), 1)
     e = np.concatenate([[0.0], below, [threshold]])
@@ -245,13 +241,11 @@ def _scores(values: ArrayLike, name: str) -> Float64:
     return values
 
 
-def _labelled(
-    scores: ArrayLike, labels: ArrayLike, name: str, of_labels: str
-) -> tuple[Float64, NDArray[np.bool_]]:
+def _labelled(scores: ArrayLike, labels: ArrayLike) -> tuple[Float64, NDArray[np.bool_]]:
     """Scores (N,) and as many labels (N,)."""
-    scores, labels = _scores(scores, name), np.asarray(labels)
+    scores, labels = _scores(scores, "scores"), np.asarray(labels)
     if labels.ndim != 1 or not np.isin(labels, (0, 1)).all():
-        raise ValueError(f"{of_labels} must be (N,) of 0 and 1, or of booleans")
+        raise ValueError("labels must be (N,) of 0 and 1, or of booleans")
     if len(scores) != len(labels):
         raise ValueError(f"expected as many scores as labels, got {len(scores)} and {len(labels)}")
     return scores, labels.astype(bool)

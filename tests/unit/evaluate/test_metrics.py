@@ -264,10 +264,6 @@ def test_auc_by_hand():
     assert metrics.auc([1, np.inf], 2) == pytest.approx(0.75 / 2)
     assert metrics.auc([1, np.inf], 4) == pytest.approx(1.75 / 4)
     assert metrics.auc([3.0], 3) == 0  # an error at the threshold is too large
-    with pytest.raises(ValueError, match="negative"):
-        metrics.auc([-1], 3)
-    with pytest.raises(ValueError, match="positive"):
-        metrics.auc([1], 0)
     with pytest.raises(ValueError, match="NaN"):
         metrics.auc([np.nan], 3)
 
