@@ -49,11 +49,10 @@ def robustness_curves(
     """
 
     def curve(candidate: Candidate, moves: Sequence[tuple[float, float]]) -> Points:
-        still = candidate.of_patches(labelled.patches)
-        after = (candidate.of_patches(moved(labelled.patches, *move)) for move in moves)
+        still, patches = candidate.of_patches(labelled.patches), labelled.patches
         return [
-            (sum(move), labelled.fpr95(still, rows))
-            for move, rows in zip(moves, after, strict=True)
+            (sum(move), labelled.fpr95(still, candidate.of_patches(moved(patches, *move))))
+            for move in moves
         ]
 
     by_turns, by_shifts = [(turn, 0) for turn in turns], [(0, shift) for shift in shifts]

@@ -6,6 +6,7 @@ The patches are those of the photographs of scikit-image.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -60,24 +61,17 @@ class Material:
         dim = Spec(self.patch_size, kernel).dim
         return shipped.resolve(self.weights, kernel, self.patch_size, dim)
 
-    def has(self, kernel: str) -> bool:
-        """Whether there are matrices for a kernel; "concat" must have them."""
-        try:
-            self.whitening(kernel)
-        except ValueError:
-            if kernel == "concat":
-                raise
-            return False
-        return True
-
     def columns(self, *kinds: tuple[str, str | None]) -> Columns:
-        """Descriptors by title: kernels, each whitened by a variant or raw, as far as there are
-        matrices for them."""
-        return {
-            kernel + (f" + {WHITENED[variant]}" if variant else ""): self.settings(kernel, variant)
-            for kernel, variant in kinds
-            if variant is None or self.has(kernel)
-        }
+        """Descriptors by title: kernels, each whitened by a variant or raw.
+
+        A kernel without matrices is left out, but for "concat", which must have them.
+        """
+        columns = {}
+        for kernel, variant in kinds:
+            with nullcontext() if kernel == "concat" else suppress(ValueError):
+                title = f"{kernel} + {WHITENED[variant]}" if variant else kernel
+                columns[title] = self.settings(kernel, variant)
+        return columns
 
     @property
     def source(self) -> str:
