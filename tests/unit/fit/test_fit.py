@@ -222,9 +222,9 @@ def test_fit_helps_on_photographs_it_has_not_seen(folder, tmp_path, capsys):
     [
         (["EMPTY", "-o", "a.npz"], "holds no photographs"),
         (["MISSING", "-o", "a.npz"], "not a folder"),
-        (["FOLDER", "-o", "a.txt"], "must end in .npz"),
-        (["FOLDER", "-o", "nowhere/a.npz"], "no directory"),
-        (["FOLDER", "-o", "a.npz", "--pairs", "guess"], "--pairs must be"),
+        (["FOLDER", "-o", "a.txt"], "unknown kind of file, expected .npz"),
+        (["FOLDER", "-o", "nowhere/a.npz"], "cannot write in nowhere"),
+        (["FOLDER", "-o", "a.npz", "--pairs", "guess"], "'guess' is not one of"),
         (["FOLDER", "-o", "a.npz", "--patch-size", "3"], "patch_size"),
         (["FOLDER", "-o", "a.npz", "--max-keypoints", "20"], "are needed"),
     ],
