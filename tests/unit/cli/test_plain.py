@@ -49,6 +49,17 @@ def test_usage_reads_and_flags_are_flags(command, usage, capsys):
     assert "<bool>" not in out and "{" not in out and "[[" not in out
 
 
+@pytest.mark.parametrize(
+    "command", ["match", "extract", "colmap", "eval matching", "eval pose", "eval hpatches"]
+)
+def test_help_has_descriptors_first_and_json_last(command, capsys):
+    _, out, _ = said(capsys, *command.split(), "--help")
+    listed = re.findall(r"^\W+(--[a-z-]+)", out, re.MULTILINE)
+    assert listed[-2:] == ["--json", "--help"] and listed.count("--json") == 1
+    first = [name for name in listed if name in ("--descriptor", "--max-keypoints", "--ratio")]
+    assert first[0] == "--descriptor"
+
+
 def test_an_error_names_the_help_of_its_own_command(capsys):
     code, _, err = said(capsys, "match", "a.jpg", "b.jpg", "--ratio")
     assert code == 2 and "(kd-cv match --help shows how)" in err
