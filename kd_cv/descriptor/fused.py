@@ -483,7 +483,8 @@ def finish(V, A, shift, norm, Y, out):
     """Step 3: unit norm, then A^T (V - mu) and unit norm again, into out (N, d).
 
     V (blocks, D', LANES), A (D', d), or (D', 0) for the raw vector; D' is a multiple of 4. Scratch:
-    norm (LANES,) and Y (LANES * ROOM,). Four rows of A and four of Y share their loads.
+    norm (LANES,) and Y (LANES * ROOM,). Four rows of A and two of Y share their loads; with four of
+    Y their factors would not fit into 16 registers.
     """
     D, dim, lanes = V.shape[1], A.shape[1], norm.shape[0]
     for block in range(V.shape[0]):
@@ -505,20 +506,16 @@ def finish(V, A, shift, norm, Y, out):
             Y[j] = _zero
         for d in range(0, D, 4):
             a0, a1, a2, a3 = A[d], A[d + 1], A[d + 2], A[d + 3]
-            for n in range(0, count, 4):
+            for n in range(0, count, 2):
                 v0, v1 = V[block, d, n:], V[block, d + 1, n:]
                 v2, v3 = V[block, d + 2, n:], V[block, d + 3, n:]
                 s0, s1, s2, s3 = v0[0], v1[0], v2[0], v3[0]
                 t0, t1, t2, t3 = v0[1], v1[1], v2[1], v3[1]
-                u0, u1, u2, u3 = v0[2], v1[2], v2[2], v3[2]
-                w0, w1, w2, w3 = v0[3], v1[3], v2[3], v3[3]
                 y = Y[n * ROOM :]
                 for j in range(dim):
                     a, b, c, e = a0[j], a1[j], a2[j], a3[j]
                     y[j] += s0 * a + s1 * b + s2 * c + s3 * e
                     y[j + ROOM] += t0 * a + t1 * b + t2 * c + t3 * e
-                    y[j + 2 * ROOM] += u0 * a + u1 * b + u2 * c + u3 * e
-                    y[j + 3 * ROOM] += w0 * a + w1 * b + w2 * c + w3 * e
         for n in range(count):
             y, row, inverse, total = Y[n * ROOM :], out[start + n], norm[n], _zero
             for j in range(dim):
