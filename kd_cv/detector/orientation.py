@@ -29,7 +29,7 @@ WINDOW, DEVIATION = 4.5, 1.5
 SECOND = 0.8
 #: The response of a keypoint turned to a lower maximum is less by this power of its share of the
 #: highest: a weak second angle gives way to another place.
-YIELDING = 2
+YIELDING = 4
 #: f is looked at every 10 degrees, and a parabola laid through a maximum and its neighbours.
 ANGLES = 36
 DEGREES = 360.0 / ANGLES
