@@ -27,6 +27,9 @@ from kd_cv.io.images import reduced
 LAYOUT = 1  # to be raised when the layout or the meaning of a setting changes
 MAX_KEYPOINTS = 2**19  # of an image: what a feature file can be read back with
 STAGES = ("decode", "detect", "describe")
+#: Weakest contrast of our keypoints, where none is given: that of COLMAP's own SIFT. A point of a
+#: reconstruction is seen by several images, so that weak keypoints count for more than in a pair.
+CONTRAST = 0.02
 
 
 @dataclass(frozen=True)
@@ -34,7 +37,8 @@ class Extraction:
     """What is done with one image.
 
     descriptor     "kd", "sift", "rootsift", or a KDDescriptor; each finds its own keypoints
-    max_keypoints  the strongest that are kept
+    max_keypoints  the strongest that are kept; of ours with a contrast of 0.02 at least, if the
+                   KDDescriptor says nothing else
     max_size       images whose longer side is larger are reduced to it first; None: never
     dtype          of the stored descriptors: "float16", "float32" or, for KD only, "uint8"
     """
@@ -74,8 +78,12 @@ class Extraction:
         kd = KDDescriptor() if self.descriptor == "kd" else self.descriptor
         if isinstance(kd, str):
             return as_feature(kd)
+        given = kd.detection.contrastThreshold
         return kd.with_settings(
-            descriptor_type=cv2.CV_32F, drop=True, nfeatures=kd.getNFeatures() or self.max_keypoints
+            descriptor_type=cv2.CV_32F,
+            drop=True,
+            nfeatures=kd.getNFeatures() or self.max_keypoints,
+            contrastThreshold=CONTRAST if given is None else given,
         )
 
     @property

@@ -19,7 +19,7 @@ from skimage import data
 from kd_cv import DoG, KDDescriptor
 from kd_cv.collection import Collection, Extraction, FeatureFile, extract, reading
 from kd_cv.collection.batches import Batch, Report, batches
-from kd_cv.collection.extraction import STAGES
+from kd_cv.collection.extraction import CONTRAST, STAGES
 from kd_cv.collection.run import by_threads, duration, shown
 from kd_cv.descriptor.frames import MAGNIFICATION, from_keypoints
 from kd_cv.io import images
@@ -53,7 +53,7 @@ def test_hloc_layout(folder: Path, tmp_path: Path) -> None:
         total = 0
         for name in found:
             image = gray(folder / name)
-            keypoints = DoG(200).detect(image)
+            keypoints = DoG(200, contrastThreshold=CONTRAST).detect(image)
             group = file[name]
             places = {(k.pt[0], k.pt[1], np.float32(k.response)) for k in keypoints}
             stored = zip(*group["keypoints"][()].T, group["scores"][()], strict=True)
@@ -66,6 +66,15 @@ def test_hloc_layout(folder: Path, tmp_path: Path) -> None:
             assert group["keypoints"].attrs["uncertainty"] == 1.0
             total += len(keypoints)
         assert summary.keypoints == total > 600
+
+
+def test_weak_keypoints_count_in_a_collection_unless_a_contrast_is_given() -> None:
+    assert Extraction().feature.getContrastThreshold() == 0.02
+    strict = Extraction(KDDescriptor(contrastThreshold=0.05))
+    assert strict.feature.getContrastThreshold() == 0.05
+    assert strict.settings["detector"]["contrastThreshold"] == 0.05
+    photograph = data.camera()
+    assert len(Extraction().features(photograph).frames) > len(strict.features(photograph).frames)
 
 
 def test_descriptors_are_those_of_the_keypoints(folder: Path, tmp_path: Path) -> None:
