@@ -176,19 +176,25 @@ def _binary_images(path: Path) -> _Images:
     read = _Binary(path)
     for _ in range(read("Q")[0]):
         number, *values, camera = read("i7di")
-        pose, name = _numbers(values, path), b"".join(iter(lambda: read.take(1), b"\0"))
+        pose, name = _numbers(values, path), read.name()
         read.take(24 * read("Q")[0])  # its points: x, y and the number of the point in space
-        yield str(number), pose, str(camera), name.decode("utf-8")
+        yield str(number), pose, str(camera), name
 
 
 class _Binary:
-    """Numbers of a file, one after the other, little-endian."""
+    """Numbers and names of a file, one after the other, little-endian."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._data, self._at = path, read_bytes(path, MAX_BYTES), 0
 
     def __call__(self, kinds: str) -> tuple[Any, ...]:
         return struct.unpack("<" + kinds, self.take(struct.calcsize("<" + kinds)))
+
+    def name(self) -> str:
+        """What comes before the next zero."""
+        end = self._data.find(b"\0", self._at)
+        last = len(self._data) if end < 0 else end  # without a zero the file is cut off
+        return self.take(last + 1 - self._at)[:-1].decode("utf-8")
 
     def take(self, count: int) -> bytes:
         """The next `count` bytes."""
