@@ -106,7 +106,7 @@ def _homography_scene(
             [gray.shape for gray in grays],
             [point_map(0, j) for j in range(1, len(grays))],
             rng,
-            jitter=JITTER[jitter],
+            JITTER[jitter],
             everywhere=everywhere,
         )
     return scene_of(images.name, images.images, frames_of_views, ids, max_frames, rng)
@@ -154,10 +154,10 @@ def random_homography(shape: tuple[int, ...], rng: np.random.Generator) -> Array
     height, width = shape[:2]
     turn, direction = rng.uniform(-np.pi / 4, np.pi / 4), rng.uniform(0, np.pi)
     zoom, stretch = 1.6 ** rng.uniform(-1, 1), 1.3 ** rng.uniform(-1, 1)
-    spin = np.array(
-        [[np.cos(direction), -np.sin(direction)], [np.sin(direction), np.cos(direction)]]
+    rotation, spin = (
+        np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+        for angle in (turn, direction)
     )
-    rotation = np.array([[np.cos(turn), -np.sin(turn)], [np.sin(turn), np.cos(turn)]])
     H = np.eye(3)
     H[:2, :2] = zoom * rotation @ spin @ np.diag([stretch, 1 / stretch]) @ spin.T
     H[:2, 2] = rng.uniform(-0.1, 0.1, 2) * (width, height)

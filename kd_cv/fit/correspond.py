@@ -33,16 +33,11 @@ MAX_ANISOTROPY = 2.5
 MAX_ANISOTROPY_PROJECTED = 1.7
 
 
-class Tolerance(NamedTuple):
-    """How far a detected frame may lie from the predicted one and still show the same point."""
-
-    distance: float = 2.5  # pixels
-    relative: float = 0.15  # or this part of the keypoint's size, whichever is larger
-    size_ratio: float = 1.5
-    angle: float = 30.0  # degrees
-
-
-TOLERANCE = Tolerance()
+# How far a detected frame may lie from the predicted one and still show the same point.
+MAX_DISTANCE = 2.5  # pixels
+MAX_RELATIVE_DISTANCE = 0.15  # or this part of the keypoint's size, whichever is larger
+MAX_SIZE_RATIO = 1.5
+MAX_TURN = 30.0  # degrees
 
 
 class Jitter(NamedTuple):
@@ -103,8 +98,8 @@ def transfer_frames(
     return out
 
 
-def predict_frames(frames: Array, there: PointMap, back: PointMap, tolerance: float) -> Array:
-    """transfer_frames, but NaN too where the way back does not return within tolerance (pixels).
+def predict_frames(frames: Array, there: PointMap, back: PointMap) -> Array:
+    """transfer_frames, but NaN too where the way back ends more than MAX_DISTANCE from its start.
 
     A point hidden in the other view has another surface in front of it, with another way back.
     """
@@ -112,32 +107,37 @@ def predict_frames(frames: Array, there: PointMap, back: PointMap, tolerance: fl
     seen = np.flatnonzero(np.isfinite(predicted[:, 0]))
     returned, _ = back(predicted[seen, :2])
     off = np.linalg.norm(returned - frames[seen, :2], axis=1)
-    predicted[seen[~(off <= tolerance)]] = np.nan
+    predicted[seen[~(off <= MAX_DISTANCE)]] = np.nan
     return predicted
 
 
-def candidate_pairs(
-    predicted: Array, frames: Array, tolerance: Tolerance = TOLERANCE
-) -> tuple[NDArray[np.int64], Array]:
+def _near(
+    points: Array, others: Array, reach: Array
+) -> tuple[NDArray[np.int64], NDArray[np.int64], Array]:
+    """Rows i of points (N, 2) and j of others within reach (N,) of them, and their distances."""
+    near = cKDTree(others).query_ball_point(points, reach)
+    i = np.repeat(np.arange(len(points)), [len(rows) for rows in near])
+    j = np.fromiter(itertools.chain.from_iterable(near), np.int64, len(i))
+    return i, j, np.linalg.norm(points[i] - others[j], axis=1)
+
+
+def candidate_pairs(predicted: Array, frames: Array) -> tuple[NDArray[np.int64], Array]:
     """Predicted and detected frames of one view that agree: pairs (M, 2), cost (M,) in [0, 3].
 
-    The cost is the sum of the squares of distance, log size ratio and angle, each as a part of its
-    tolerance.
+    The cost is the sum of the squares of distance, log size ratio and angle, each as a part of what
+    is allowed.
     """
     rows = np.flatnonzero(np.isfinite(predicted).all(axis=1))
-    if not len(rows) or not len(frames):
-        return np.empty((0, 2), np.int64), np.empty(0)
-    reach = np.maximum(tolerance.distance, tolerance.relative * predicted[rows, 2])
-    near = cKDTree(frames[:, :2]).query_ball_point(predicted[rows, :2], reach)
-    i = np.repeat(rows, [len(rows_near) for rows_near in near])
-    j = np.fromiter(itertools.chain.from_iterable(near), np.int64, len(i))
-    p, f = predicted[i], frames[j]
-    distance = np.linalg.norm(p[:, :2] - f[:, :2], axis=1)
+    reach = np.maximum(MAX_DISTANCE, MAX_RELATIVE_DISTANCE * predicted[rows, 2])
+    near, j, distance = _near(predicted[rows, :2], frames[:, :2], reach)
+    i = rows[near]
+    size_ratio = predicted[i, 2] / frames[j, 2]
+    turn = (predicted[i, 3] - frames[j, 3] + 180.0) % 360.0 - 180.0
     parts = np.stack(
         [
-            distance / np.maximum(tolerance.distance, tolerance.relative * p[:, 2]),
-            np.abs(np.log(p[:, 2] / f[:, 2])) / np.log(tolerance.size_ratio),
-            np.abs((p[:, 3] - f[:, 3] + 180.0) % 360.0 - 180.0) / tolerance.angle,
+            distance / reach[near],
+            np.abs(np.log(size_ratio)) / np.log(MAX_SIZE_RATIO),
+            np.abs(turn) / MAX_TURN,
         ]
     )
     good = (parts <= 1).all(axis=0)
@@ -162,8 +162,7 @@ def link_detected(
     agreed: set[int] = set()  # pairs a * total + b, a < b
     edges, costs = [np.empty((0, 2), np.int64)], [np.empty(0)]
     for i, j in view_pairs:
-        there, back = point_map(i, j), point_map(j, i)
-        predicted = predict_frames(frames[i], there, back, TOLERANCE.distance)
+        predicted = predict_frames(frames[i], point_map(i, j), point_map(j, i))
         expected[i, j] = np.isfinite(predicted[:, 0])
         pairs, cost = candidate_pairs(predicted, frames[j])
         pairs = pairs + start[[i, j]]
@@ -205,8 +204,8 @@ def project_frames(
     shapes: Sequence[tuple[int, ...]],
     maps: Sequence[PointMap],
     rng: np.random.Generator,
+    jitter: Jitter,
     *,
-    jitter: Jitter | None = None,
     everywhere: bool = False,
 ) -> tuple[list[Array], list[NDArray[np.int64]]]:
     """Carry keypoints (N, 4) of the first view into the others, by a point map to each of them.
@@ -221,7 +220,7 @@ def project_frames(
     carried, inside = [], []
     for there, shape in zip(maps, shapes[1:], strict=True):
         inside.append(_within(transfer_frames(first, there, np.inf), shape))
-        shaken = first if jitter is None else jittered(first, jitter, rng)
+        shaken = jittered(first, jitter, rng)
         carried.append(transfer_frames(shaken, there, MAX_ANISOTROPY_PROJECTED))
         carried[-1][~inside[-1]] = np.nan
     seen = [np.isfinite(view[:, 0]) for view in carried]
@@ -233,22 +232,14 @@ def project_frames(
 
 def distinct(frames: Array, rng: np.random.Generator) -> NDArray[np.bool_]:
     """Of frames whose circles overlap by more than OVERLAP keep one at random: a mask (N,)."""
-    if not len(frames):
-        return np.empty(0, np.bool_)
     # Circles of radii r <= R overlap by at most (r/R)^2, and not at all beyond r + R.
     reach = frames[:, 2] * (1 + np.sqrt(1 / OVERLAP)) / 2
-    near = cKDTree(frames[:, :2]).query_ball_point(frames[:, :2], reach)
-    i = np.repeat(np.arange(len(frames)), [len(n) for n in near])
-    j = np.fromiter(itertools.chain.from_iterable(near), np.int64, len(i))
-    d = np.linalg.norm(frames[i, :2] - frames[j, :2], axis=1)
+    i, j, d = _near(frames[:, :2], frames[:, :2], reach)
     clash = (circle_overlap(frames[i, 2] / 2, frames[j, 2] / 2, d) > OVERLAP) & (i != j)
-    rivals: dict[int, list[int]] = {}
-    for a, b in zip(i[clash].tolist(), j[clash].tolist(), strict=True):
-        rivals.setdefault(a, []).append(b)
-        rivals.setdefault(b, []).append(a)
+    rivals = np.split(j[clash], np.searchsorted(i[clash], np.arange(1, len(frames))))
     keep = np.zeros(len(frames), np.bool_)
-    for a in rng.permutation(len(frames)).tolist():
-        keep[a] = not any(keep[b] for b in rivals.get(a, ()))
+    for k in rng.permutation(len(frames)).tolist():
+        keep[k] = not keep[rivals[k]].any()
     return keep
 
 

@@ -15,7 +15,7 @@ import os
 import tempfile
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -30,7 +30,7 @@ from kd_cv.fit.keypoints import detect
 from kd_cv.fit.matrices import Samples, describe_scene, fit_whitening, part
 from kd_cv.fit.scenes import Scene, View
 from kd_cv.io.files import digest
-from kd_cv.io.images import list_photos, read_gray, reduced
+from kd_cv.io.images import list_photos, read_or_skip, reduced
 from kd_cv.settings import Settings
 from kd_cv.whitening.files import Key
 from kd_cv.whitening.statistics import Statistics
@@ -52,12 +52,8 @@ def split_photos(paths: Sequence[Path]) -> tuple[list[Path], list[Path]]:
 
 def read_reduced(path: Path) -> NDArray[np.uint8] | None:
     """A photograph in gray, reduced to MAX_SIZE; None, with a warning, if it cannot be read."""
-    try:
-        gray = read_gray(path)
-    except (ValueError, OSError) as error:
-        warnings.warn(f"photograph skipped: {error}", stacklevel=2)
-        return None
-    return reduced(gray, MAX_SIZE)
+    gray = read_or_skip(path)
+    return None if gray is None else reduced(gray, MAX_SIZE)
 
 
 def fit_photos(
@@ -89,16 +85,16 @@ def fit_photos(
         raise ValueError("there are no photographs to fit on")
     if pairs not in get_args(PairSource):
         raise ValueError(f"pairs must be 'none', 'warp' or 'sfm', got {pairs!r}")
-    specs = [Spec(size, kernel) for size in patch_sizes for kernel in kernels]
-    statistics = {spec: Statistics(spec.dim) for spec in specs}
+    keys = [(kernel, size) for size in patch_sizes for kernel in kernels]
+    statistics = {(kernel, size): Statistics(Spec(size, kernel).dim) for kernel, size in keys}
     samples = {size: Samples(seed) for size in patch_sizes}
     tell = progress or (lambda message: None)
+    raw = Settings(whitening=None, magnification=magnification, scales=tuple(scales))
     work = partial(
         fit_share,
         pairs=pairs,
-        specs=specs,
-        magnification=magnification,
-        scales=tuple(scales),
+        raw=[replace(raw, patch_size=size) for size in patch_sizes],
+        kernels=kernels,
         sampled=trained and pairs != "none",
         views=views,
         max_keypoints=max_keypoints,
@@ -108,8 +104,8 @@ def fit_photos(
     for share in run(work, shares(paths, pairs, seed)):
         for problem in share.problems:
             warnings.warn(problem, stacklevel=2)
-        for spec, added in share.statistics.items():
-            statistics[spec].merge(added)
+        for key, added in share.statistics.items():
+            statistics[key].merge(added)
         for size, sample in share.samples.items():
             samples[size].add(sample)
         if share.scene is not None:
@@ -124,37 +120,35 @@ def fit_photos(
         "magnification": magnification,
         "scales": list(scales),
     }
-    for spec, added in statistics.items():
-        _check_enough(added, spec, pairs)
+    for of_all in statistics.values():
+        _check_enough(of_all, pairs)
 
-    def fitted(spec: Spec) -> Whitening:
-        concat = Spec(spec.patch_size, "concat")
-        kept = [
-            Sample(part(sample.X, concat, spec.kernel), sample.points)
-            for sample in samples[spec.patch_size].kept
-        ]
+    def fitted(kernel: str, size: int) -> Whitening:
+        concat = Spec(size, "concat")
+        kept = [Sample(part(s.X, concat, kernel), s.points) for s in samples[size].kept]
 
         def count(step: int, steps: int) -> None:
             if step % 100 == 0:
-                tell(f"training {spec.kernel} {spec.patch_size}: {step} of {steps} steps")
+                tell(f"training {kernel} {size}: {step} of {steps} steps")
 
-        return fit_whitening(statistics[spec], provenance, samples=kept, progress=count)
+        return fit_whitening(statistics[kernel, size], provenance, samples=kept, progress=count)
 
-    return {(spec.kernel, spec.patch_size): fitted(spec) for spec in specs}
+    return {key: fitted(*key) for key in keys}
 
 
 @dataclass(frozen=True)
 class Share:
     """What some of the photographs add to a fit.
 
-    scene     its name; None if they give none
-    problems  why photographs were skipped
-    samples   patch size -> descriptors of the concatenation, where they are asked for
+    scene       its name; None if they give none
+    problems    why photographs were skipped
+    statistics  by kernel and patch size
+    samples     patch size -> descriptors of the concatenation, where they are asked for
     """
 
     scene: str | None
     problems: tuple[str, ...]
-    statistics: Mapping[Spec, Statistics]
+    statistics: Mapping[tuple[str, int], Statistics]
     samples: Mapping[int, Sample]
 
 
@@ -172,33 +166,31 @@ def fit_share(
     share: tuple[Sequence[Path], int],
     *,
     pairs: PairSource,
-    specs: Sequence[Spec],
-    magnification: float,
-    scales: tuple[float, ...],
+    raw: Sequence[Settings],
+    kernels: Sequence[str],
     sampled: bool,
     **options: Any,
 ) -> Share:
-    """Describe the photographs of a share; options: of `photo_scene`."""
+    """Describe the photographs of a share.
+
+    raw: the concatenation at each patch size, without whitening; options: of `photo_scene`.
+    """
     paths, seed = share
-    statistics: dict[Spec, Statistics] = {}
+    statistics: dict[tuple[str, int], Statistics] = {}
     samples: dict[int, Sample] = {}
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         scene = photo_scene(paths, pairs, seed=seed, **options)
-        for size in {spec.patch_size for spec in specs}:
+        for concat in raw:
             if scene is None or not scene.views:
                 break
-            # The parts of the concatenation are the other two descriptors.
-            concat = Settings(
-                patch_size=size, whitening=None, magnification=magnification, scales=scales
-            )
             X, matching, points = describe_scene(scene, concat.rows)
             if sampled:
-                samples[size] = Samples.of(X, points, seed)
-            for spec in specs:
-                if spec.patch_size == size:
-                    rows = part(X, concat.spec, spec.kernel)
-                    statistics[spec] = Statistics(spec.dim).update(rows, matching)
+                samples[concat.patch_size] = Samples.of(X, points, seed)
+            for kernel in kernels:  # the other two descriptors are parts of the concatenation
+                rows = part(X, concat.spec, kernel)
+                added = Statistics(rows.shape[1]).update(rows, matching)
+                statistics[kernel, concat.patch_size] = added
     problems = tuple(str(warning.message) for warning in caught)
     return Share(scene.name if scene else None, problems, statistics, samples)
 
@@ -237,14 +229,15 @@ def photo_scene(
     return Scene(name, (View(gray, frames, np.arange(len(frames))),))
 
 
-def _check_enough(statistics: Statistics, spec: Spec, pairs: PairSource) -> None:
-    if statistics.count <= spec.dim:
+def _check_enough(statistics: Statistics, pairs: PairSource) -> None:
+    dim = statistics.dim
+    if statistics.count <= dim:
         raise ValueError(
             f"the photographs have {statistics.count} keypoints that can be described; more than "
-            f"{spec.dim} are needed: give more or larger photographs"
+            f"{dim} are needed: give more or larger photographs"
         )
-    if pairs != "none" and statistics.pair_count <= spec.dim:
+    if pairs != "none" and statistics.pair_count <= dim:
         raise ValueError(
-            f"the photographs give {statistics.pair_count} matching pairs, more than {spec.dim} "
+            f"the photographs give {statistics.pair_count} matching pairs, more than {dim} "
             "are needed: give more photographs, or fit without pairs"
         )

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from kd_cv.descriptor.frames import as_frames
 from kd_cv.io.images import read_gray
 
 NO_POINT = -1  # point id of a patch whose 3D point is not known
@@ -28,10 +29,7 @@ class View:
     point_ids: NDArray[np.int64]
 
     def __post_init__(self) -> None:
-        frames = np.asarray(self.frames, dtype=np.float64)
-        point_ids = np.asarray(self.point_ids)
-        if frames.ndim != 2 or frames.shape[1] != 4:
-            raise ValueError(f"frames must have shape (N, 4), got {frames.shape}")
+        frames, point_ids = as_frames(self.frames), np.asarray(self.point_ids)
         if point_ids.shape != (len(frames),) or not np.issubdtype(point_ids.dtype, np.integer):
             raise ValueError(
                 f"point_ids must be {len(frames)} integers, one a frame, "

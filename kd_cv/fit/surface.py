@@ -126,15 +126,13 @@ class SurfaceMap:
             moved = np.linalg.norm(project(rays, plane[:, 0] + error) - mapped, axis=1)
             supported = shared[near].sum(axis=1) >= SUPPORT
             mapped[~((moved <= MAX_ERROR) & supported)] = np.nan
-            J = np.empty((len(xy), 2, 2))
-            for axis in range(2):
-                step = np.eye(2)[axis]
-                ends = []
-                for sign in (-1, 1):
-                    beside = source.rays_from_pixels(xy + sign * step)
-                    slope = ((beside - rays) * plane[:, 1:]).sum(axis=1)
-                    ends.append(project(beside, plane[:, 0] + slope))
-                J[:, :, axis] = (ends[1] - ends[0]) / 2
+
+            def beside(step: Array) -> Array:
+                rays_there = source.rays_from_pixels(xy + step)
+                slope = ((rays_there - rays) * plane[:, 1:]).sum(axis=1)
+                return project(rays_there, plane[:, 0] + slope)
+
+            J = np.stack([(beside(step) - beside(-step)) / 2 for step in np.eye(2)], axis=2)
             return mapped, J
 
         return point_map

@@ -125,15 +125,21 @@ def read_photos(
     paths = list_photos(photos) if isinstance(photos, (str, os.PathLike)) else photos
     read = 0
     for path in paths:
-        try:
-            image = read_gray(path)
-        except (ValueError, OSError) as error:
-            warnings.warn(f"photograph skipped: {error}", stacklevel=2)
-            continue
-        read += 1
-        yield path, image
+        image = read_or_skip(path)
+        if image is not None:
+            read += 1
+            yield path, image
     if not read:
         raise ValueError(f"none of the {len(paths)} photographs in {paths[0].parent} can be read")
+
+
+def read_or_skip(path: Path) -> NDArray[np.uint8] | None:
+    """A photograph in gray (H, W); None, with a warning that names it, if it cannot be read."""
+    try:
+        return read_gray(path)
+    except (ValueError, OSError) as error:
+        warnings.warn(f"photograph skipped: {error}", stacklevel=3)
+        return None
 
 
 # ------------------------------------------------------------------------------------------ pixels

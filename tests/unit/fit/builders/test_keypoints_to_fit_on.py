@@ -4,12 +4,8 @@ import cv2
 import numpy as np
 import pytest
 
-from kd_cv.fit.correspond import (
-    Tolerance,
-    candidate_pairs,
-    homography_map,
-    transfer_frames,
-)
+from kd_cv.fit import correspond
+from kd_cv.fit.correspond import candidate_pairs, homography_map, transfer_frames
 from kd_cv.fit.keypoints import detect
 
 
@@ -34,14 +30,17 @@ def test_harris_finds_the_corner():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["dog", "hessian", "harris"])
-def test_detectors_turn_with_the_image(photo, kind):
+def test_detectors_turn_with_the_image(photo, kind, monkeypatch):
+    limits = {
+        "MAX_DISTANCE": 1, "MAX_RELATIVE_DISTANCE": 0, "MAX_SIZE_RATIO": 1.05, "MAX_TURN": 3
+    }  # fmt: skip
+    for name, limit in limits.items():
+        monkeypatch.setattr(correspond, name, limit)
     image = photo[:300, 100:400]
     turned = np.ascontiguousarray(np.rot90(image, -1))  # clockwise: (x, y) -> (299 - y, x)
     H = np.array([[0, -1, 299.0], [1, 0, 0], [0, 0, 1]])
     predicted = transfer_frames(detect(image, (kind,), 300), homography_map(H))
-    pairs, _ = candidate_pairs(
-        predicted, detect(turned, (kind,), 300), Tolerance(1, 0, 1.05, angle=3)
-    )
+    pairs, _ = candidate_pairs(predicted, detect(turned, (kind,), 300))
     assert len(np.unique(pairs[:, 0])) > 0.8 * len(predicted) > 50
 
 

@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 from of_builders import angle_between, homography_maps
 
+from kd_cv.fit import correspond
 from kd_cv.fit.correspond import (
     JITTER,
     REGION,
-    Tolerance,
+    Jitter,
     candidate_pairs,
     circle_overlap,
     distinct,
@@ -22,6 +23,7 @@ from kd_cv.fit.correspond import (
 )
 from kd_cv.fit.scenes import NO_POINT
 
+EXACT = Jitter(0.0, 0.0, 0.0)
 H_TILTED = np.array([[1.1, 0.2, 5.0], [-0.15, 0.95, -3.0], [2e-4, -1e-4, 1.0]])
 
 
@@ -102,10 +104,11 @@ def test_candidates_hand_placed(change, agrees):
     assert len(cost) == len(pairs) and (cost <= 3).all()
 
 
-def test_candidates_of_large_keypoints_may_lie_further():
+def test_candidates_of_large_keypoints_may_lie_further(monkeypatch):
     predicted, found = np.array([[50.0, 50, 100, 10]]), np.array([[60.0, 50, 100, 10]])
     assert len(candidate_pairs(predicted, found)[0]) == 1
-    assert len(candidate_pairs(predicted, found, Tolerance(relative=0.05))[0]) == 0
+    monkeypatch.setattr(correspond, "MAX_RELATIVE_DISTANCE", 0.05)
+    assert len(candidate_pairs(predicted, found)[0]) == 0
     assert candidate_pairs(predicted, np.empty((0, 4)))[0].shape == (0, 2)
 
 
@@ -172,7 +175,7 @@ def test_projection_is_exact_and_within_the_images():
     maps = [homography_map(H) for H in H_1tok[1:]]
     shapes = [(400, 400), (300, 350), (400, 400)]
     for everywhere in (False, True):
-        out, ids = project_frames(frames, shapes, maps, rng, everywhere=everywhere)
+        out, ids = project_frames(frames, shapes, maps, rng, EXACT, everywhere=everywhere)
         for j in (1, 2):
             _, a, b = np.intersect1d(ids[0], ids[j], return_indices=True)
             assert len(b) == len(ids[j]) > 10
@@ -190,7 +193,7 @@ def test_projection_counts_a_point_once():
     rng = np.random.default_rng(0)
     points = random_frames(rng, 300)
     maps = [homography_map(np.eye(3))] * 2
-    out, ids = project_frames(points, [(400, 400)] * 3, maps, rng)
+    out, ids = project_frames(points, [(400, 400)] * 3, maps, rng, EXACT)
     for view in out:
         i, j = np.triu_indices(len(view), 1)
         d = np.linalg.norm(view[i, :2] - view[j, :2], axis=1)
@@ -215,7 +218,7 @@ def test_jitter_is_drawn_afresh_for_each_view():
     rng = np.random.default_rng(0)
     maps = [homography_map(np.eye(3))] * 2
     frames, shapes = random_frames(rng, 100), [(400, 400)] * 3
-    out, ids = project_frames(frames, shapes, maps, rng, jitter=JITTER["hard"])
+    out, ids = project_frames(frames, shapes, maps, rng, JITTER["hard"])
     _, a, b = np.intersect1d(ids[1], ids[2], return_indices=True)
     assert len(a) > 20 and (out[1][a] != out[2][b]).all()
 

@@ -118,7 +118,7 @@ def test_what_is_hidden_in_the_other_view_is_not_predicted(monkeypatch):
     there, back = surface.point_map(0, 1), surface.point_map(1, 0)
     carried = transfer_frames(frames, there)
     np.testing.assert_allclose(carried[:, :2], pixels(cameras[1], X), atol=1e-3)
-    assert np.isnan(predict_frames(frames, there, back, 2.5)).all()
+    assert np.isnan(predict_frames(frames, there, back)).all()
 
 
 def open_book(side=384, n_views=6):
