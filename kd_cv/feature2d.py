@@ -7,7 +7,6 @@ argument names are OpenCV's.
 from __future__ import annotations
 
 import copy
-import os
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from functools import lru_cache
@@ -27,6 +26,7 @@ from kd_cv.detector.dog import DoG
 from kd_cv.detector.engine import Detected, detect_frames
 from kd_cv.detector.orientation import dominant_angles
 from kd_cv.detector.parameters import EDGE_THRESHOLD, LAYERS, SIGMA, DoGSettings, SIFTLike
+from kd_cv.io.files import PathLike
 from kd_cv.io.storage import read_settings, write_settings
 from kd_cv.settings import Settings, understands_kornia
 from kd_cv.types import Detector, Image, Images, KeyPoints
@@ -355,9 +355,7 @@ class KDDescriptor(SIFTLike):
                 setattr(duplicate, name, copy.deepcopy(value, memo))
         return duplicate
 
-    def write(
-        self, target: str | os.PathLike[str] | cv2.FileStorage, name: str | None = None
-    ) -> None:
+    def write(self, target: PathLike | cv2.FileStorage, name: str | None = None) -> None:
         """Settings as YAML, XML or JSON: to a path, or to an open cv2.FileStorage."""
         if not isinstance(self._settings.weights, str):
             raise ValueError(
@@ -366,14 +364,14 @@ class KDDescriptor(SIFTLike):
             )
         write_settings(self.getDefaultName(), target, name, self._detection, self._settings)
 
-    def save(self, filename: str | os.PathLike[str]) -> None:
+    def save(self, filename: PathLike) -> None:
         """The same as write(filename)."""
         self.write(filename)
 
-    def read(self, source: str | os.PathLike[str] | cv2.FileNode) -> None:
+    def read(self, source: PathLike | cv2.FileNode) -> None:
         """Take the settings from a file, or a cv2.FileNode, that `write` made."""
         name = self.getDefaultName()
-        detection = read_settings(name, source, DoGSettings, optional=True)
+        detection = read_settings(name, source, DoGSettings)
         self._settings = read_settings(name, source, Settings)
         self._detection = detection
 

@@ -1,6 +1,5 @@
 """From two images to what they have in common, with one result type that failure fills too."""
 
-import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,6 +19,7 @@ from kd_cv.detector.parameters import MAX_FEATURES
 from kd_cv.feature2d import KDDescriptor
 from kd_cv.features import as_feature
 from kd_cv.geometry import epipolar_errors, reprojection_errors
+from kd_cv.io.files import PathLike
 from kd_cv.io.images import reduced
 from kd_cv.io.sources import Source, as_source
 from kd_cv.models import NEEDED, WORDS, Model, TwoViews, as_camera, camera_of, check_model, estimate
@@ -99,7 +99,7 @@ class MatchResult:
             return reprojection_errors(points0, points1, self.H_0to1)
         return epipolar_errors(points0, points1, self.F_0to1)  # type: ignore[arg-type]
 
-    def draw(self, path: str | os.PathLike[str] | None = None) -> NDArray[np.uint8]:
+    def draw(self, path: PathLike | None = None) -> NDArray[np.uint8]:
         """The picture of the matches (H, W, 3) BGR, and written to a file if one is given."""
         return draw_result(self, path)
 

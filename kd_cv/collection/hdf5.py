@@ -10,13 +10,15 @@ from __future__ import annotations
 import io
 import math
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import PurePosixPath
 from typing import Any
 
-from kd_cv.io.files import PathLike, check_regular
+from kd_cv.io.files import PathLike, check_regular, refused_as
 from kd_cv.start import extra
 
+# What HDF5 raises for a damaged file, besides the KeyError of a name that is not there.
+_DAMAGE = (ValueError, TypeError, RuntimeError, OSError, AttributeError)
 MAX_RATIO = 1100  # bytes that one stored byte may stand for; deflate reaches 1032
 
 
@@ -77,7 +79,7 @@ def group_of(file: Any, name: str) -> Any:
     """The group of an image in an open file, by links of the file's own tree; or a KeyError."""
     h5py = load_h5py()
     item = file
-    with damage_named(f"{file.filename}: {name!r}", but=KeyError):
+    with refused_as(f"{file.filename}: {name!r} is damaged", *_DAMAGE):
         for part in PurePosixPath(name).parts:
             inside = isinstance(item, h5py.Group) and part != "/"
             if not inside or not isinstance(item.get(part, getlink=True), h5py.HardLink):
@@ -126,15 +128,9 @@ def place(group: Any) -> int:
     return int(load_h5py().h5o.get_info(group.id).addr)
 
 
-@contextmanager
-def damage_named(what: str, but: type[Exception] | tuple[()] = ()) -> Iterator[None]:
+def damage_named(what: str) -> AbstractContextManager[None]:
     """What HDF5 raises for a damaged file, as a ValueError that names it."""
-    try:
-        yield
-    except but:
-        raise
-    except (ValueError, TypeError, KeyError, RuntimeError, OSError, AttributeError) as error:
-        raise ValueError(f"{what} is damaged: {error}") from error
+    return refused_as(f"{what} is damaged", *_DAMAGE, KeyError)
 
 
 def load_h5py() -> Any:

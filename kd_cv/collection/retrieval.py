@@ -19,7 +19,7 @@ from kd_cv.collection import Extraction, FeatureFile, Features, reading
 from kd_cv.collection.extraction import check_settings
 from kd_cv.descriptor.frames import as_detectable, as_gray
 from kd_cv.io.archive import read_archive, write_archive
-from kd_cv.io.files import PathLike
+from kd_cv.io.files import PathLike, refused_as
 from kd_cv.models import Model, estimate
 from kd_cv.neighbours import RATIO, match_descriptors
 from kd_cv.start import extra
@@ -127,10 +127,9 @@ class Index:
             raise ValueError(f"{path}: its names and its {starts.shape} starts do not fit")
         if not all(isinstance(text, str) for text in (features, settings, *names)):
             raise ValueError(f"{path}: its names and settings must be text")
-        try:
+        errors = RuntimeError, AssertionError, TypeError
+        with refused_as(f"{path} holds no index of FAISS's", *errors):
             index = _faiss().deserialize_index(data.astype(np.uint8, casting="no"))
-        except (RuntimeError, AssertionError, TypeError) as error:
-            raise ValueError(f"{path} holds no index of FAISS's: {error}") from error
         if starts[0] != 0 or (np.diff(starts) < 0).any() or starts[-1] != index.ntotal:
             raise ValueError(f"{path}: its starts are not those of {index.ntotal} descriptors")
         return cls(Path(features), tuple(names), starts, index, settings)

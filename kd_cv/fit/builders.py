@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
@@ -43,7 +42,7 @@ from kd_cv.fit.surface import (
     reconstruct,
     registered_views,
 )
-from kd_cv.io.files import digest, read_bytes
+from kd_cv.io.files import PathLike, digest, read_bytes
 from kd_cv.io.images import MAX_IMAGE_BYTES, read_gray, read_photos
 
 JitterLevel = Literal["easy", "hard", "tough"]
@@ -55,7 +54,7 @@ MAX_FRAMES = 20_000  # of a scene
 
 
 def hpatches_scene(
-    sequence: ImageSet | str | os.PathLike[str],
+    sequence: ImageSet | PathLike,
     detectors: Sequence[Detector] = ("dog",),
     *,
     jitter: JitterLevel | None = None,
@@ -194,8 +193,8 @@ def relight(gray: NDArray[np.uint8], rng: np.random.Generator) -> NDArray[np.uin
 
 
 def sfm_scene(
-    folder: str | os.PathLike[str],
-    workspace: str | os.PathLike[str],
+    folder: PathLike,
+    workspace: PathLike,
     photos: Sequence[Path] | None = None,
     *,
     detectors: Sequence[Detector] = ("dog",),

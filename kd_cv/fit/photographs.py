@@ -29,7 +29,7 @@ from kd_cv.fit.builders import sfm_scene, warp_scene
 from kd_cv.fit.keypoints import detect
 from kd_cv.fit.matrices import Samples, describe_scene, fit_whitening, part
 from kd_cv.fit.scenes import Scene, View
-from kd_cv.io.files import digest
+from kd_cv.io.files import PathLike, digest
 from kd_cv.io.images import list_photos, read_or_skip, reduced
 from kd_cv.settings import Settings
 from kd_cv.whitening.files import Key
@@ -57,7 +57,7 @@ def read_reduced(path: Path) -> NDArray[np.uint8] | None:
 
 
 def fit_photos(
-    photos: str | os.PathLike[str] | Sequence[Path],
+    photos: PathLike | Sequence[Path],
     pairs: PairSource = "warp",
     *,
     kernels: Sequence[str] = KERNELS,
@@ -66,7 +66,7 @@ def fit_photos(
     scales: Sequence[float] = (1.0,),
     views: int = 4,
     max_keypoints: int = 1000,
-    workspace: str | os.PathLike[str] | None = None,
+    workspace: PathLike | None = None,
     seed: int = 0,
     trained: bool = True,
     progress: Callable[[str], None] | None = None,
@@ -201,7 +201,7 @@ def photo_scene(
     *,
     views: int = 4,
     max_keypoints: int = 1000,
-    workspace: str | os.PathLike[str] | None = None,
+    workspace: PathLike | None = None,
     seed: int = 0,
 ) -> Scene | None:
     """The scene of the photographs of a share; None, with a warning, if they give none.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kd_cv.descriptor.frames import resizing
-from kd_cv.io.files import as_folder, read_text
+from kd_cv.io.files import PathLike, as_folder, read_text, refused_as
 from kd_cv.io.images import PHOTO_SUFFIXES, read_gray, reduced
 
 Gray = NDArray[np.uint8]
@@ -45,7 +44,7 @@ class ImageSet:
         )
 
 
-def read_sequence(folder: str | os.PathLike[str]) -> ImageSet:
+def read_sequence(folder: PathLike) -> ImageSet:
     """Read an image sequence with homographies: HPatches (1.ppm, H_1_2) or Oxford (img1, H1to2p).
 
     Images are numbered from 1 without a gap; every one but the first has its homography.
@@ -76,13 +75,10 @@ def read_sequence(folder: str | os.PathLike[str]) -> ImageSet:
     return ImageSet(folder.resolve().name, images, np.stack(H_1tok))
 
 
-def read_homography(path: str | os.PathLike[str]) -> NDArray[np.float64]:
+def read_homography(path: PathLike) -> NDArray[np.float64]:
     """A 3 x 3 matrix from a text file, its numbers separated by blanks or commas."""
-    path = Path(path)
-    try:
+    with refused_as(f"{path} is not a homography", ValueError):
         values = np.array(read_text(path, 4096).replace(",", " ").split(), dtype=np.float64)
-    except ValueError as error:
-        raise ValueError(f"{path} is not a homography: {error}") from error
     if values.size != 9 or not np.isfinite(values).all():
         raise ValueError(f"{path}: a homography is 9 finite numbers, got {values.size}")
     H = values.reshape(3, 3)

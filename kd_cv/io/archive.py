@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kd_cv.io.files import PathLike, read_bytes, replacing
+from kd_cv.io.files import PathLike, read_bytes, refused_as, replacing
 
 _META = "meta.json"
 _VERSION = 1
@@ -83,7 +83,7 @@ def read_archive(
 
     ValueError if it is not a sound one.
     """
-    try:
+    with refused_as(f"{path} is not a sound kd_cv {kind} file", *_OF_ZIP, KeyError, TypeError):
         data = _members(read_bytes(path, limit))
         if _META not in data:
             raise ValueError(f"it has no {_META}")
@@ -95,8 +95,6 @@ def read_archive(
         arrays = {name.removesuffix(".npy"): array_from_npy(name, data[name]) for name in data}
         if meta.pop("sha256", None) != checksum(arrays, meta):
             raise ValueError("its checksum is wrong: the file is corrupted")
-    except (*_OF_ZIP, KeyError, TypeError) as error:
-        raise ValueError(f"{path} is not a sound kd_cv {kind} file: {error}") from error
     return arrays, {key: meta[key] for key in meta if key not in ("format", "version")}
 
 

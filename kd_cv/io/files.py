@@ -57,10 +57,8 @@ def read_bytes(path: PathLike, limit: int) -> bytes:
 
 def read_text(path: PathLike, limit: int, encoding: str = "ascii") -> str:
     """The text of a file of at most `limit` bytes."""
-    try:
+    with refused_as(f"{os.fspath(path)} is not a text file", UnicodeDecodeError):
         return read_bytes(path, limit).decode(encoding)
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{os.fspath(path)} is not a text file: {error}") from error
 
 
 def as_folder(path: PathLike) -> Path:
@@ -151,6 +149,21 @@ def _new_file(target: Path, folder: Path) -> Path:
 
 
 # ------------------------------------------------------------------------------------------- words
+
+
+@contextmanager
+def refused_as(what: str, *errors: type[Exception]) -> Iterator[None]:
+    """Errors of these kinds in the block become a ValueError that says what is wrong, and why.
+
+    >>> with refused_as("mine.npz: damaged matrices", KeyError):
+    ...     {}["mu"]
+    Traceback (most recent call last):
+    ValueError: mine.npz: damaged matrices: 'mu'
+    """
+    try:
+        yield
+    except errors as error:
+        raise ValueError(f"{what}: {error}") from error
 
 
 def reason(error: Exception) -> str:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from kd_cv.descriptor.threads import opencv
 from kd_cv.io.exif import tiff_size
-from kd_cv.io.files import as_folder, read_bytes, reason
+from kd_cv.io.files import PathLike, as_folder, read_bytes, reason
 
 PHOTO_SUFFIXES = frozenset(
     {".jpg", ".jpeg", ".png", ".bmp", ".ppm", ".pgm", ".tif", ".tiff", ".webp"}
@@ -46,7 +46,7 @@ class Found(NamedTuple):
     others: Mapping[str, int]
 
 
-def find_photos(folder: str | os.PathLike[str]) -> Found:
+def find_photos(folder: PathLike) -> Found:
     """What a folder and those below it hold.
 
     Links to folders are not followed: they may lead round in a circle.
@@ -98,7 +98,7 @@ def say_others(others: Mapping[str, int]) -> str:
     return f"{total} other {'file is' if total == 1 else 'files are'} not read: {kinds}"
 
 
-def list_photos(folder: str | os.PathLike[str]) -> list[Path]:
+def list_photos(folder: PathLike) -> list[Path]:
     """Photographs in a folder and below it, sorted; ValueError if there is none.
 
     A folder below it that cannot be read is skipped with a warning that names it.
@@ -116,7 +116,7 @@ def list_photos(folder: str | os.PathLike[str]) -> list[Path]:
 
 
 def read_photos(
-    photos: str | os.PathLike[str] | Sequence[Path],
+    photos: PathLike | Sequence[Path],
 ) -> Iterator[tuple[Path, NDArray[np.uint8]]]:
     """Path and gray image (H, W) of photographs: those listed, or all in a folder and below it.
 
@@ -156,7 +156,7 @@ def reduced(image: NDArray[Any], max_size: int | None) -> NDArray[Any]:
         return cv2.resize(image, size, interpolation=cv2.INTER_AREA)
 
 
-def read_gray(path: str | os.PathLike[str]) -> NDArray[np.uint8]:
+def read_gray(path: PathLike) -> NDArray[np.uint8]:
     """Decode a JPEG, PNG, BMP, PNM, TIFF or WebP file to a gray uint8 image (H, W).
 
     The pixel grid is the stored one: an EXIF orientation is not applied, as COLMAP does not either,
@@ -166,7 +166,7 @@ def read_gray(path: str | os.PathLike[str]) -> NDArray[np.uint8]:
     return decoded(path, read_image_bytes(path), flags)
 
 
-def decoded(path: str | os.PathLike[str], data: bytes, flags: int) -> NDArray[np.uint8]:
+def decoded(path: PathLike, data: bytes, flags: int) -> NDArray[np.uint8]:
     """The pixels of an image file, from its bytes; flags: those of cv2.imdecode."""
     try:
         with opencv:
@@ -178,7 +178,7 @@ def decoded(path: str | os.PathLike[str], data: bytes, flags: int) -> NDArray[np
     return np.asarray(image, dtype=np.uint8)
 
 
-def read_image_bytes(path: str | os.PathLike[str], others: bool = False) -> bytes:
+def read_image_bytes(path: PathLike, others: bool = False) -> bytes:
     """The bytes of an image of a known kind that does not decode to more than MAX_PIXELS.
 
     others: also those of another kind of file, of which OpenCV decodes up to 2**30 pixels.

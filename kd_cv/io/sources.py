@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from kd_cv.descriptor.frames import out_of_umat
 from kd_cv.io.exif import EXIF_DIRECTORY, FILM_MM, FOCAL_LENGTH_35MM, focal_in_widths
+from kd_cv.io.files import PathLike
 from kd_cv.io.images import decoded, read_image_bytes
 
 #: The brand of an HEIC or AVIF file, behind the size of its first box and "ftyp".
@@ -52,7 +53,7 @@ def as_source(image: Any, name: str = "image") -> Source:
     return Source(out_of_umat(image))
 
 
-def read_source(path: str | os.PathLike[str]) -> Source:
+def read_source(path: PathLike) -> Source:
     """A photograph (H, W, 3), BGR, upright as its EXIF orientation says."""
     data = read_image_bytes(path, others=True)
     if data[4:8] == b"ftyp" and data[8:12] in HEIF_BRANDS:

@@ -11,7 +11,7 @@ import cv2
 import numpy as np
 
 from kd_cv.descriptor.sampling import MAX_SCALES
-from kd_cv.io.files import PathLike, opened, replacing, utf8
+from kd_cv.io.files import PathLike, opened, refused_as, replacing, utf8
 
 NODE = "feature2d"  # of the settings in a file of their own
 
@@ -65,24 +65,15 @@ def read_settings(
     feature_name: str,
     source: PathLike | cv2.FileNode,
     kind: type[Dataclass],
-    *,
-    optional: bool = False,
 ) -> Dataclass:
-    """The settings of a feature in a file, or in a node of one, that `write_settings` wrote.
-
-    With `optional` they are the defaults if the file is older and has none of them.
-    """
+    """The settings of a feature in a file, or in a node of one, that `write_settings` wrote."""
     storage = None if isinstance(source, cv2.FileNode) else _opened(source)
     node: Any = source if storage is None else storage.getNode(NODE)
     if not node.isMap() or node.getNode("name").string() != feature_name:
         raise ValueError(f"no settings of {feature_name} in {source!r}")
     stored = {field: node.getNode(field.name) for field in fields(kind)}  # type: ignore[arg-type]
-    if optional and all(value.empty() for value in stored.values()):
-        return kind()
-    try:
+    with refused_as(f"wrong settings in {source!r}", ValueError):
         return kind(**{f.name: _restored(value, f.name, f.default) for f, value in stored.items()})
-    except ValueError as error:
-        raise ValueError(f"wrong settings in {source!r}: {error}") from error
 
 
 def _opened(path: PathLike) -> Any:

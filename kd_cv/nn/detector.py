@@ -13,14 +13,7 @@ from kd_cv.descriptor.frames import UPRIGHT
 from kd_cv.descriptor.sampling import max_depth
 from kd_cv.detector import core
 from kd_cv.detector.engine import DEVIATION, ROUNDING, detect_frames
-from kd_cv.detector.orientation import (
-    DEGREES,
-    WINDOW,
-    YIELDING,
-    Orientation,
-    maxima,
-    psi_of_angles,
-)
+from kd_cv.detector.orientation import DEGREES, WINDOW, YIELDING, Orientation, maxima, psi_of_angles
 from kd_cv.detector.parameters import DoGSettings
 from kd_cv.detector.scale_space import CANDIDATE, FEW, IN_SCALE, IN_SPACE, REACH, ScaleSpace
 from kd_cv.nn.lafs import round_lafs

@@ -1,6 +1,5 @@
 """The descriptor as an ONNX file: of patches, or of an image and frames, sampled inside."""
 
-import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,10 +8,10 @@ from torch import Tensor, nn
 
 from kd_cv.descriptor.frames import MAGNIFICATION, as_magnification
 from kd_cv.descriptor.sampling import as_scales
-from kd_cv.io.files import replacing
-from kd_cv.nn.lafs import round_lafs, scaled
+from kd_cv.io.files import PathLike, replacing
+from kd_cv.nn.lafs import round_lafs
 from kd_cv.nn.module import KDModule
-from kd_cv.nn.sampling import pyramid_of, sample
+from kd_cv.nn.sampling import pyramid_of, sample_scales
 from kd_cv.start import extra
 from kd_cv.whitening.files import use_of_images
 
@@ -40,13 +39,12 @@ class FramesModule(nn.Module):
     def forward(self, image: Tensor, frames: Tensor) -> Tensor:
         pyramid = pyramid_of(image[:, 0], LEVELS - 1)
         lafs = round_lafs(frames.to(image.dtype), self.magnification)
-        sizes = (scaled(lafs, scale) for scale in self.scales)
-        patches = [sample(pyramid, one, self.descriptor.patch_size)[0] for one in sizes]
-        return self.descriptor.pooled(torch.stack(patches, dim=1))
+        patches = sample_scales(pyramid, lafs, self.scales, self.descriptor.patch_size)
+        return self.descriptor.pooled(patches[0])
 
 
 def export_onnx(
-    path: str | os.PathLike[str],
+    path: PathLike,
     *,
     image: bool = False,
     magnification: float | str = MAGNIFICATION,

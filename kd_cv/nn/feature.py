@@ -17,7 +17,7 @@ from kd_cv.nn.autograd import recomputed
 from kd_cv.nn.detector import DETECTED_MAGNIFICATION, DoGDetector
 from kd_cv.nn.lafs import frames_from_lafs, is_round, scaled
 from kd_cv.nn.module import KDModule
-from kd_cv.nn.sampling import Pyramid, pyramid_of, sample
+from kd_cv.nn.sampling import Pyramid, pyramid_of, sample_scales
 from kd_cv.whitening.files import use_of_images
 
 
@@ -78,13 +78,11 @@ class KDFeature(nn.Module):
         gray = as_gray_batch(images)
         lafs, responses = self.detector(gray, mask)
         lafs = scaled(lafs, self.magnification / DETECTED_MAGNIFICATION)
-        return lafs, responses, self._describe_gray(gray, lafs)
+        return lafs, responses, self.describe(gray, lafs)
 
     def describe(self, images: Tensor, lafs: Tensor) -> Tensor:
         """Descriptors (B, N, D) at given LAFs (B, N, 2, 3), as large as the patches are to be."""
-        return self._describe_gray(as_gray_batch(images), lafs)
-
-    def _describe_gray(self, gray: Tensor, lafs: Tensor) -> Tensor:
+        gray = as_gray_batch(images)
         planes = gray[:, 0].to(torch.promote_types(gray.dtype, torch.float32))
         kd = self.descriptor
         if kd.fusable(planes, lafs, *kd.matrices) and is_round(lafs):
@@ -113,8 +111,8 @@ class KDFeature(nn.Module):
 
     def _describe(self, pyramid: Pyramid, lafs: Tensor) -> Tensor:
         def patches(pixels: Tensor, lafs: Tensor) -> Tensor:
-            levels, P = Pyramid(pixels, pyramid.shapes), self.descriptor.patch_size
-            return torch.stack([sample(levels, scaled(lafs, f), P) for f in self.scales], dim=2)
+            levels = Pyramid(pixels, pyramid.shapes)
+            return sample_scales(levels, lafs, self.scales, self.descriptor.patch_size)
 
         rows = self.descriptor.pooled(recomputed(patches, pyramid.pixels, lafs).flatten(0, 1))
         return rows.reshape(*lafs.shape[:2], self.descriptor.dim)

@@ -129,7 +129,6 @@ class KDModule(nn.Module):
 
     def forward(self, patches: Tensor) -> Tensor:
         """(B, 1, P, P) to (B, D)."""
-        self._check(patches, 1)
         return self._describe(patches, 1)
 
     def pooled(self, patches: Tensor) -> Tensor:
@@ -137,9 +136,7 @@ class KDModule(nn.Module):
 
         Patches (B, S, P, P); the raw vectors of the S patches are averaged, then whitened.
         """
-        S = patches.shape[1] if patches.dim() == 4 else 1
-        self._check(patches, S)
-        return self._describe(patches, S)
+        return self._describe(patches, patches.shape[1] if patches.dim() == 4 else 1)
 
     def _check(self, patches: Tensor, S: int) -> None:
         if torch.jit.is_tracing():  # where sizes are not numbers
@@ -166,6 +163,7 @@ class KDModule(nn.Module):
             )
 
     def _describe(self, patches: Tensor, S: int) -> Tensor:
+        self._check(patches, S)
         if torch.jit.is_scripting() or torch.jit.is_tracing():
             c = (self.smooth, self.diff, self.Phi, self.T, self.parts)
             return plain(patches, S, self.power, c[0], c[1], c[2], c[3], c[4], self.mu, self.A)
@@ -173,20 +171,24 @@ class KDModule(nn.Module):
 
     @torch.jit.unused
     def _eager(self, patches: Tensor, S: int) -> Tensor:
-        """The same as `plain`: in little memory, in full precision, fused where possible."""
+        """The same as `plain`: in little memory, in full precision, compiled where possible."""
         tensors = [getattr(self, name) for name in TENSORS]
         if self.Phi.dtype in (torch.float16, torch.bfloat16):
             # functional_call, in Kornia's LAFDescriptor for example, handed in cast tensors.
             tensors = [t if t is None else t.to(self.Phi.device) for t in self._float32]
-        if self.fusable(patches):
-            return self._fused(patches, S, *tensors[-2:])
-        if self.compilable(patches) and not followed(patches, *tensors) and load_fused():
-            spec, *constants = Spec(self.patch_size, self.kernel), *tensors[:-2]
-            V = CompiledRaw.apply(patches.float().flatten(0, 1), spec, *constants)
+        # Without Numba there is no compiled way back.
+        if self.compilable(patches) and (load_fused() or not differentiated(patches)):
+            spec, mu, A = Spec(self.patch_size, self.kernel), *tensors[-2:]
+            flat = patches.float().flatten(0, 1)
+            if S == 1 and mu is not None and A is not None and not differentiated(patches, mu, A):
+                projection = Projection(mu.detach().numpy(), A.detach().numpy(), self.power)
+                rows = describe_patches(flat.detach().numpy(), spec, projection)
+                return torch.from_numpy(rows).to(patches.dtype)
+            V = CompiledRaw.apply(flat, spec, *tensors[:-2])
             whiten = partial(whitened, S=S, power=self.power)
             if autocasts("cpu"):
-                return recomputed(whiten, V, *tensors[-2:]).to(patches.dtype)
-            return whiten(V, *tensors[-2:]).to(patches.dtype)
+                return recomputed(whiten, V, mu, A).to(patches.dtype)
+            return whiten(V, mu, A).to(patches.dtype)
         describe = partial(_in_full_precision, S, self.power)
         if torch.compiler.is_compiling():
             return describe(patches, *tensors)
@@ -208,20 +210,11 @@ class KDModule(nn.Module):
         """Whether there is compiled code for these, with or without derivatives."""
         return (
             not torch.compiler.is_compiling()
+            and not followed(*tensors)
             and self.Phi.device.type == "cpu"
             and all(t.device.type == "cpu" and type(t) is Tensor for t in tensors)
             and all(t.dtype != torch.float64 for t in tensors)
         )
-
-    def _fused(self, patches: Tensor, S: int, mu: Tensor | None, A: Tensor | None) -> Tensor:
-        spec = Spec(self.patch_size, self.kernel)
-        array = patches.detach().float().reshape(-1, *patches.shape[2:]).numpy()
-        if S == 1 and mu is not None and A is not None and not differentiated(mu, A):
-            projection = Projection(mu.detach().numpy(), A.detach().numpy(), self.power)
-            return torch.from_numpy(describe_patches(array, spec, projection)).to(patches.dtype)
-        V = torch.from_numpy(describe_patches(array, spec))
-        with full_precision(V):
-            return whitened(V, mu, A, S, self.power).to(patches.dtype)
 
     def _apply(self, fn: Any, recurse: bool = True) -> "KDModule":
         """Moves tensors, never casts them: a whitening matrix in half precision is useless."""

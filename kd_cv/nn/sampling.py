@@ -12,6 +12,7 @@ from torch import Tensor
 
 from kd_cv.descriptor.frames import MAX_SIDE
 from kd_cv.descriptor.sampling import FADE, SHARPNESS
+from kd_cv.nn.lafs import scaled
 
 
 class Pyramid(NamedTuple):
@@ -39,6 +40,13 @@ def halved(images: Tensor) -> Tensor:
         a, b, c, d, e = (images[:, index] for index in indices)
         images = ((a + e + 4 * (b + d) + 6 * c) / 16).transpose(1, 2)
     return images
+
+
+def sample_scales(
+    pyramid: Pyramid, lafs: Tensor, scales: Sequence[float], patch_size: int
+) -> Tensor:
+    """Patches (B, N, S, P, P) at LAFs (B, N, 2, 3), each at S scales of it."""
+    return torch.stack([sample(pyramid, scaled(lafs, f), patch_size) for f in scales], dim=2)
 
 
 def sample(pyramid: Pyramid, lafs: Tensor, patch_size: int) -> Tensor:

@@ -5,7 +5,6 @@ use; those of the authors' package and of Kornia (.pth) are torch tensors.
 from __future__ import annotations
 
 import io
-import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kd_cv.io.archive import read_archive, write_archive
-from kd_cv.io.files import read_bytes
+from kd_cv.io.files import PathLike, read_bytes, refused_as
 from kd_cv.start import extra
 from kd_cv.whitening.variants import BETA_INDEX, FLOOR
 from kd_cv.whitening.whitening import Whitening
@@ -38,7 +37,7 @@ def use_of_images(scales: Sequence[float]) -> Use:
     return "images" if len(scales) == 1 else "scales"
 
 
-def save(path: str | os.PathLike[str], entries: Mapping[Key, Whitening]) -> None:
+def save(path: PathLike, entries: Mapping[Key, Whitening]) -> None:
     """Write the entries as one .npz file, whole or not at all; equal entries give equal bytes."""
     arrays, settings = {}, {}
     for key, whitening in entries.items():
@@ -58,11 +57,12 @@ def save(path: str | os.PathLike[str], entries: Mapping[Key, Whitening]) -> None
     write_archive(path, "whitening", arrays, {"entries": settings})
 
 
-def load(path: str | os.PathLike[str]) -> dict[Key, Whitening]:
+def load(path: PathLike) -> dict[Key, Whitening]:
     """Read a file written by `save`; a damaged or foreign file is a ValueError."""
     arrays, meta = read_archive(path, "whitening")
     entries: dict[Key, Whitening] = {}
-    try:
+    damage = AttributeError, KeyError, TypeError, ValueError, ArithmeticError
+    with refused_as(f"{path}: damaged matrices", *damage):
         for prefix, settings in meta["entries"].items():
             parts: dict[str, Any] = {
                 name.removeprefix(prefix + "/"): arrays.pop(name)
@@ -70,10 +70,8 @@ def load(path: str | os.PathLike[str]) -> dict[Key, Whitening]:
                 if name.startswith(prefix + "/")
             }
             entries[_key_from_name(prefix)] = Whitening(**parts, **settings)
-    except (AttributeError, KeyError, TypeError, ValueError, ArithmeticError) as error:
-        raise ValueError(f"{os.fspath(path)}: damaged matrices: {error}") from error
     if arrays or not entries:
-        raise ValueError(f"{os.fspath(path)}: its entries and its arrays do not agree")
+        raise ValueError(f"{path}: its entries and its arrays do not agree")
     return entries
 
 
@@ -95,28 +93,28 @@ def _key_from_name(name: str) -> Key:
     return (*key, match[3]) if match[3] else key
 
 
-def load_pth(path: str | os.PathLike[str], training_set: str = "liberty") -> Whitening:
+def load_pth(path: PathLike, training_set: str = "liberty") -> Whitening:
     """Read the matrices of the authors' package and of Kornia (mkd-concat-64.pth and the like).
 
     Projections equal those of `kornia.feature.mkd.Whitening`: its W_US takes the spectrum as stored
     and counts keval = 40 from 0.
     """
-    torch = extra("torch", f"reading {os.fspath(path)} needs torch", "torch")
+    torch = extra("torch", f"reading {path} needs torch", "torch")
     if tuple(int(part) for part in torch.__version__.split(".")[:2]) < SAFE_TORCH:
         raise ImportError(
-            f"reading {os.fspath(path)} needs torch {'.'.join(map(str, SAFE_TORCH))} or newer, "
+            f"reading {path} needs torch {'.'.join(map(str, SAFE_TORCH))} or newer, "
             f"not {torch.__version__}: a file can make older ones run any code (CVE-2025-32434)"
         )
     # Not from the file itself, of which torch would ask, in vain, for gigabytes at a time.
     data = io.BytesIO(read_bytes(path, _MAX_PTH_BYTES))
-    try:
+    # Exception: torch does not say what a damaged file makes it raise.
+    with refused_as(f"{path} is not a file of torch tensors", Exception):
         models = torch.load(data, map_location="cpu", weights_only=True)
-    except Exception as error:  # torch does not say what a damaged file makes it raise
-        raise ValueError(f"{os.fspath(path)} is not a file of torch tensors: {error}") from error
     if not isinstance(models, dict) or training_set not in models:
         sets = sorted(map(str, models)) if isinstance(models, dict) else type(models).__name__
-        raise ValueError(f"{os.fspath(path)} has no training set {training_set!r}, but {sets}")
-    try:
+        raise ValueError(f"{path} has no training set {training_set!r}, but {sets}")
+    wanted = f"{path}: expected mean, eigvecs, eigvals in 'pca' and 'lw' of {training_set!r}"
+    with refused_as(wanted, AttributeError, KeyError, TypeError, ValueError, RuntimeError):
         pca = models[training_set]["pca"]
         lw = models[training_set].get("lw")
         lam = _from_tensor(pca["eigvals"]).astype(np.float64)
@@ -129,11 +127,6 @@ def load_pth(path: str | os.PathLike[str], training_set: str = "liberty") -> Whi
             beta_index=min(BETA_INDEX + 1, len(lam)),
             provenance={"file": Path(path).name, "training_set": training_set},
         )
-    except (AttributeError, KeyError, TypeError, ValueError, RuntimeError) as error:
-        raise ValueError(
-            f"{os.fspath(path)}: expected mean, eigvecs, eigvals in 'pca' and 'lw' "
-            f"of {training_set!r}: {error}"
-        ) from error
 
 
 def _from_tensor(tensor: Any) -> NDArray[Any]:

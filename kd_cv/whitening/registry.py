@@ -18,14 +18,14 @@ from kd_cv.checks import as_int
 from kd_cv.descriptor.projection import Projection
 from kd_cv.descriptor.spec import Spec
 from kd_cv.io.archive import MAX_BYTES
-from kd_cv.io.files import digest, read_bytes, read_text
+from kd_cv.io.files import PathLike, digest, read_bytes, read_text, refused_as
 from kd_cv.whitening.files import Key, Use, load, load_pth
 from kd_cv.whitening.variants import BEST
 from kd_cv.whitening.whitening import Whitening
 
 INDEX = "index.json"
 MAX_INDEX_BYTES = 2**20
-Weights = str | os.PathLike[str] | Whitening | Mapping[Key, Whitening]
+Weights = PathLike | Whitening | Mapping[Key, Whitening]
 DEFAULT_WHITENING: str | None = BEST
 DEFAULT_WEIGHTS = "multiview"
 
@@ -59,11 +59,7 @@ def registry() -> Mapping[str, Entry]:
 
 
 def resolve(
-    weights: Weights,
-    kernel: str,
-    patch_size: int,
-    dim: int | None = None,
-    use: Use = "images",
+    weights: Weights, kernel: str, patch_size: int, dim: int | None = None, use: Use = "images"
 ) -> Whitening:
     """The matrices that a user means by `weights`.
 
@@ -113,12 +109,12 @@ def projection_for(
     return fitted.projection(whitening, min(dim, fitted.max_dim))  # or all there are
 
 
-def file_sha256(path: str | os.PathLike[str]) -> str:
+def file_sha256(path: PathLike) -> str:
     """SHA-256 of a file, as the registry records it."""
     return digest(read_bytes(path, MAX_BYTES))
 
 
-def _read(weights: str | os.PathLike[str]) -> Whitening | Mapping[Key, Whitening]:
+def _read(weights: PathLike) -> Whitening | Mapping[Key, Whitening]:
     """What a shipped name or a file holds."""
     shipped, path = registry(), Path(weights)
     if weights in shipped:
@@ -150,20 +146,17 @@ def _nearest(
 @lru_cache(maxsize=8)
 def _registry(shipped: Path) -> dict[str, Entry]:
     index = shipped / INDEX
-    try:
-        entries = {
-            name: Entry(**entry)
-            for name, entry in json.loads(read_text(index, MAX_INDEX_BYTES, "utf-8")).items()
-        }
+    wanted = ", ".join(f.name for f in fields(Entry))
+    errors = AttributeError, TypeError, ValueError, RecursionError
+    with refused_as(f"{index} must map names to {{{wanted}}}", *errors):
+        content = json.loads(read_text(index, MAX_INDEX_BYTES, "utf-8"))
+        entries = {name: Entry(**entry) for name, entry in content.items()}
         for entry in entries.values():
             for text in (entry.file, entry.sha256):
                 if not isinstance(text, str):
                     raise TypeError(f"a file and its checksum must be text, got {text!r}")
             if not entry.file or Path(entry.file).name != entry.file:
                 raise ValueError(f"{entry.file!r} is not the name of a file beside it")
-    except (AttributeError, TypeError, ValueError, RecursionError) as error:
-        wanted = ", ".join(f.name for f in fields(Entry))
-        raise ValueError(f"{index} must map names to {{{wanted}}}: {error}") from error
     return entries
 
 

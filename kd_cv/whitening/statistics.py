@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from kd_cv.checks import as_int
 from kd_cv.io.archive import read_archive, write_archive
+from kd_cv.io.files import PathLike, refused_as
 
 Float64 = NDArray[np.float64]
 
@@ -87,7 +87,7 @@ class Statistics:
     def __repr__(self) -> str:
         return f"Statistics(dim={self.dim}, count={self.count}, pair_count={self.pair_count})"
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: PathLike) -> None:
         """Write one .npz file, whole or not at all."""
         arrays = {
             "mean": self.mean, "scatter": self._scatter, "pair_scatter": self._pair_scatter
@@ -96,25 +96,20 @@ class Statistics:
         write_archive(path, "statistics", arrays, meta)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Statistics:
+    def load(cls, path: PathLike) -> Statistics:
         """Read a file written by `save`."""
         arrays, meta = read_archive(path, "statistics")
-        try:
-            for name in ("dim", "count", "pair_count"):
-                if type(meta[name]) is not int or meta[name] < 0:
-                    raise ValueError(f"{name} is {meta[name]!r}")
-            D = meta["dim"]
+        with refused_as(f"{path}: damaged statistics", KeyError, TypeError, ValueError):
+            D, count, pairs = (as_int(meta[n], n, 0) for n in ("dim", "count", "pair_count"))
             expected = {"mean": (D,), "scatter": (D, D), "pair_scatter": (D, D)}
             shapes = {name: array.shape for name, array in arrays.items()}
             if shapes != expected or not all(np.isfinite(a).all() for a in arrays.values()):
                 raise ValueError(f"expected finite arrays {expected}, got {shapes}")
             statistics = cls(D)
-        except (KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"{os.fspath(path)}: damaged statistics: {error}") from error
-        statistics.count, statistics.pair_count = meta["count"], meta["pair_count"]
-        statistics.mean = arrays["mean"].astype(np.float64)
-        statistics._scatter = arrays["scatter"].astype(np.float64)
-        statistics._pair_scatter = arrays["pair_scatter"].astype(np.float64)
+        statistics.count, statistics.pair_count = count, pairs
+        statistics.mean, statistics._scatter, statistics._pair_scatter = (
+            arrays[name].astype(np.float64) for name in expected
+        )
         return statistics
 
     def _checked(self, X: ArrayLike) -> NDArray[Any]:

@@ -6,7 +6,7 @@ import pickle
 import cv2
 import numpy as np
 import pytest
-from of_feature2d import OF_SIFT, VARIED
+from of_feature2d import VARIED
 
 from kd_cv import DoG, KDDescriptor
 from kd_cv.collection import Extraction
@@ -91,10 +91,6 @@ def test_settings_of_the_detector_are_written_and_read(tmp_path):
     with pytest.raises(ValueError, match="sigma must be from 1 to 16"):
         other.read(tmp_path / "bad.yml")
     assert repr(other) == repr(feature)
-    lines = [line for line in text.splitlines() if not line.strip().startswith(tuple(OF_SIFT))]
-    (tmp_path / "old.yml").write_text("\n".join(lines) + "\n")  # of before there was a detector
-    other.read(tmp_path / "old.yml")
-    assert repr(other) == "KDDescriptor()"
 
 
 @pytest.mark.slow

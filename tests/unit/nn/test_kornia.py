@@ -430,7 +430,7 @@ def test_round_lafs_are_sampled_and_described_in_one_pass(
         with monkeypatch.context() as patched:
             patched.setattr(of_feature, "is_round", lambda lafs: False)
             expected = feature(small)
-        monkeypatch.setattr(of_feature, "sample", None)
+        monkeypatch.setattr(of_feature, "sample_scales", None)
         monkeypatch.setattr(KDModule, "pooled", None)
         lafs, responses, rows = feature(small)
     assert torch.equal(lafs, expected[0]) and torch.equal(responses, expected[1])

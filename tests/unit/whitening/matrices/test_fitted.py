@@ -113,7 +113,7 @@ def test_damaged_statistics(tmp_path):
     zeros = {"mean": np.zeros(2), "scatter": np.zeros((2, 2)), "pair_scatter": np.zeros((2, 2))}
     meta = {"dim": 2, "count": 5, "pair_count": 0}
     damaged = [
-        (zeros, {**meta, "count": -5}, "damaged statistics: count is -5"),
+        (zeros, {**meta, "count": -5}, "damaged statistics: count must be at least 0, got -5"),
         ({**zeros, "mean": np.zeros(3)}, meta, "damaged statistics: expected finite arrays"),
     ]
     for arrays, said, message in damaged:
