@@ -151,13 +151,10 @@ def decode(path: Path) -> Decoded:
     try:
         image = read_gray(path)
     except (ValueError, OSError) as error:
-        image = _reason(path, error)
+        if isinstance(error, FileNotFoundError):
+            image = "not found"
+        elif path.is_file() and path.stat().st_size == 0:
+            image = "empty file"
+        else:
+            image = reason(error).replace(f"{path}: ", "").replace(f"{path} ", "").strip()
     return image, time.thread_time() - start
-
-
-def _reason(path: Path, error: Exception) -> str:
-    if isinstance(error, FileNotFoundError):
-        return "not found"
-    if path.is_file() and path.stat().st_size == 0:
-        return "empty file"
-    return reason(error).replace(f"{path}: ", "").replace(f"{path} ", "").strip()

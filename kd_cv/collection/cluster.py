@@ -133,10 +133,7 @@ def extract(
 
 
 def fit_statistics(
-    scenes: Sequence[Scene],
-    kd: KDDescriptor | None = None,
-    *,
-    client: Any = None,
+    scenes: Sequence[Scene], kd: KDDescriptor | None = None, *, client: Any = None
 ) -> Statistics:
     """Statistics of the raw descriptors of scenes and of their matching pairs.
 
@@ -162,10 +159,8 @@ def one_by_one(work: Callable[[Any], Result], items: Sequence[Any]) -> Iterator[
     return (_single_threaded(item, work) for item in items)
 
 
-def in_order(
-    client: Any, limit: float = SHARE_LIMIT
-) -> Callable[[Callable[[Any], Result], Sequence[Any]], Iterator[Result]]:
-    """`one_by_one` on the workers of a Dask client, with the same bits, each in `limit` seconds.
+def in_order(client: Any) -> Callable[[Callable[[Any], Result], Sequence[Any]], Iterator[Result]]:
+    """`one_by_one` on the workers of a Dask client, with the same bits.
 
     >>> fit_photos("/shared/photographs", run=in_order(client))  # doctest: +SKIP
     """
@@ -174,7 +169,7 @@ def in_order(
         # Rounding depends on the order of a sum: whatever is ready first, give the first item's.
         ready: dict[int, Result] = {}
         given = 0
-        for index, result in _map(client, limit, _single_threaded, items, work):
+        for index, result in _map(client, SHARE_LIMIT, _single_threaded, items, work):
             ready[index] = result
             while given in ready:
                 yield ready.pop(given)

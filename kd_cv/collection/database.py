@@ -93,7 +93,7 @@ def write_database(
     mode = camera_mode(camera)
     with reading(features) as stored, replacing(database) as temporary:
         temporary.unlink()
-        pycolmap.Database.open(temporary).close()  # makes the tables
+        open_database(temporary).close()  # makes the tables
         names = list(stored)
         pycolmap.import_images(temporary, image_root, mode, image_names=names)
         with open_database(temporary) as target:
@@ -175,7 +175,12 @@ def match_database(
         if matcher == "kd":
             pycolmap.verify_matches(database, listed)
         else:
-            _match_by_colmap(database, listed, ratio, threads)
+            pycolmap.match_image_pairs(
+                database,
+                matching_options={"num_threads": threads, "sift": {"max_ratio": ratio}},
+                pairing_options={"match_list_path": listed},
+                device=pycolmap.Device.cpu,
+            )
 
 
 @contextmanager
@@ -206,19 +211,6 @@ def _rename(database: PathLike, names: Mapping[int, str]) -> None:
             target.update_image(image)
 
 
-def _match_by_colmap(database: PathLike, listed: Path, ratio: float, threads: int) -> None:
-    pycolmap = load_pycolmap()
-    options = pycolmap.FeatureMatchingOptions()
-    options.num_threads = threads
-    options.sift.max_ratio = ratio
-    pairing = pycolmap.ImportedPairingOptions()
-    pairing.match_list_path = listed
-    cpu = pycolmap.Device.cpu
-    pycolmap.match_image_pairs(
-        database, matching_options=options, pairing_options=pairing, device=cpu
-    )
-
-
 def _write_matches(
     database: PathLike, features: PathLike, pairs: Sequence[Pair], ratio: float
 ) -> None:
@@ -234,11 +226,6 @@ def _write_matches(
             target.write_matches(ids[a], ids[b], matches.astype(np.uint32))
 
 
-@contextmanager
-def open_database(database: PathLike) -> Iterator[Any]:
-    """A database of COLMAP, closed at the end of the block."""
-    handle = load_pycolmap().Database.open(database)
-    try:
-        yield handle
-    finally:
-        handle.close()
+def open_database(database: PathLike) -> Any:
+    """A database of COLMAP, closed at the end of the `with` block."""
+    return load_pycolmap().Database.open(database)

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from threading import Thread
 
@@ -116,21 +117,25 @@ def extract(
     workers = cores() if workers is None else as_int(workers, "workers")
     text = extraction.settings_text
     totals = Report(0, 0, {}, dict.fromkeys(STAGES, 0.0))
-    with owned(output) as partial:
+    with owned(output) as folder:
         if overwrite:
-            clear(partial)
+            clear(folder)
             output.unlink(missing_ok=True)
-        present = _present(output, collection, text)
+        present: set[str] = set()
+        if os.path.lexists(output):
+            with open_hdf5(output) as file:
+                check_settings(output, text_attribute(file, SETTINGS), text)
+                present = {*names_in(file)} & {*collection.names}
         todo = [name for name in collection.names if name not in present]
         if todo:
-            keep_settings(partial, text)
-            plan = batches(collection, todo, partial, text)
-            run = runner or by_threads(workers)
+            keep_settings(folder, text)
+            plan = batches(collection, todo, folder, text)
+            run = runner or partial(by_threads, workers=workers)
             for report in shown(run(plan, extraction), len(todo), progress):
                 totals = _sum(totals, report)
             if totals.done or totals.kept or not output.exists():
-                _assemble(output, partial, plan, extraction)
-        remove(partial)
+                _assemble(output, folder, plan, extraction)
+        remove(folder)
     return Summary(
         output,
         len(collection.names) + len(collection.refused),
@@ -145,45 +150,31 @@ def extract(
     )
 
 
-def _present(output: Path, collection: Collection, text: str) -> set[str]:
-    """The images that the output has already; ValueError if it has other settings."""
-    if not os.path.lexists(output):
-        return set()
-    with open_hdf5(output) as file:
-        check_settings(output, text_attribute(file, SETTINGS), text)
-        there = set(names_in(file))
-    return {name for name in collection.names if name in there}
-
-
-def by_threads(workers: int) -> Runner:
+def by_threads(plan: Sequence[Batch], extraction: Extraction, workers: int) -> Iterator[Report]:
     """Run batches on threads, an image each: OpenCV and the descriptor release the GIL."""
-
-    def run(plan: Sequence[Batch], extraction: Extraction) -> Iterator[Report]:
-        pool, readers = ThreadPoolExecutor(workers), ThreadPoolExecutor(workers)
-        # The compiled code is loaded while the first images are decoded and detected in.
-        loading = Thread(target=load_compiled, args=(extraction,))
-        loading.start()
-        waiting = iter(plan)
-        running: set[Future[Report]] = set()
-        try:
-            while True:
-                # A few more than the workers: a million batches need not exist at once, and of
-                # those that wait the first image is decoded.
-                while len(running) < 2 * workers and (batch := next(waiting, None)):
-                    path = batch.root / batch.names[0]
-                    first = None if batch.part.exists() else readers.submit(decode, path)
-                    running.add(pool.submit(run_batch, batch, extraction, first))
-                if not running:
-                    return
-                ready, running = wait(running, return_when=FIRST_COMPLETED)
-                for future in ready:
-                    yield future.result()
-        finally:
-            pool.shutdown(cancel_futures=True)
-            readers.shutdown(cancel_futures=True)
-            loading.join()
-
-    return run
+    pool, readers = ThreadPoolExecutor(workers), ThreadPoolExecutor(workers)
+    # The compiled code is loaded while the first images are decoded and detected in.
+    loading = Thread(target=load_compiled, args=(extraction,))
+    loading.start()
+    waiting = iter(plan)
+    running: set[Future[Report]] = set()
+    try:
+        while True:
+            # A few more than the workers: a million batches need not exist at once, and of those
+            # that wait the first image is decoded.
+            while len(running) < 2 * workers and (batch := next(waiting, None)):
+                path = batch.root / batch.names[0]
+                first = None if batch.part.exists() else readers.submit(decode, path)
+                running.add(pool.submit(run_batch, batch, extraction, first))
+            if not running:
+                return
+            ready, running = wait(running, return_when=FIRST_COMPLETED)
+            for future in ready:
+                yield future.result()
+    finally:
+        pool.shutdown(cancel_futures=True)
+        readers.shutdown(cancel_futures=True)
+        loading.join()
 
 
 def load_compiled(extraction: Extraction) -> None:
@@ -223,10 +214,10 @@ def _sum(a: Report, b: Report) -> Report:
     return Report(a.done + b.done, keypoints, skipped, seconds, kept)
 
 
-def _assemble(output: Path, partial: Path, plan: Sequence[Batch], extraction: Extraction) -> None:
+def _assemble(output: Path, folder: Path, plan: Sequence[Batch], extraction: Extraction) -> None:
     """Write the output from what it had and the partial files, in the order of the names."""
     # Among the partial files, so that what a killed run leaves is cleared up by the next one.
-    with replacing(output, within=partial) as whole:
+    with replacing(output, within=folder) as whole:
         with writing_hdf5(whole) as (file, check):
             file.attrs[SETTINGS] = extraction.settings_text
             file.attrs["readers"] = READERS[extraction.dtype]

@@ -165,8 +165,7 @@ class FeatureFile(Mapping[str, Features]):
 
     def count(self, name: str) -> int:
         """Keypoints of an image."""
-        group = self._group(name)
-        with damage_named(f"{self._file.filename}: {name!r}"):
+        with self._group(name) as group:
             return int(dataset(group, "keypoints").shape[0])
 
     def __iter__(self) -> Iterator[str]:
@@ -182,17 +181,18 @@ class FeatureFile(Mapping[str, Features]):
             return False
 
     def __getitem__(self, name: str) -> Features:
-        group = self._group(name)
-        with damage_named(f"{self._file.filename}: {name!r}"):
+        with self._group(name) as group:
             return as_features(read_arrays(group), _uncertainty(group))
 
-    def _group(self, name: str) -> Any:
-        """The group of an image; a KeyError if there is none of that name."""
-        if name in self:
-            return group_of(self._file, name)
-        if name in self.names:  # HDF5 keeps a list and a tree to find by, and one may be damaged
-            raise ValueError(f"{self._file.filename}: {name!r} is damaged: listed, but not found")
-        raise KeyError(name)
+    @contextmanager
+    def _group(self, name: str) -> Iterator[Any]:
+        """The group of an image, to read from; a KeyError if there is none of that name."""
+        if name not in self and name not in self.names:
+            raise KeyError(name)
+        with damage_named(f"{self._file.filename}: {name!r}"):
+            if name not in self:  # HDF5 keeps a list and a tree to find by, and one may be damaged
+                raise ValueError("listed, but not found")
+            yield group_of(self._file, name)
 
 
 @contextmanager

@@ -148,14 +148,12 @@ def reconstruct(folder: Path, home: Path, names: list[str]) -> Any:
     database = home / "database.db"
     with quiet():
         pycolmap.set_random_seed(0)
-        extraction = pycolmap.FeatureExtractionOptions()
-        extraction.max_image_size = MAX_IMAGE_SIZE
-        extraction.sift.max_num_features = MAX_FEATURES
+        limits = {"max_image_size": MAX_IMAGE_SIZE, "sift": {"max_num_features": MAX_FEATURES}}
         pycolmap.extract_features(
             database,
             folder,
             image_names=names,
-            extraction_options=extraction,
+            extraction_options=limits,
             device=pycolmap.Device.cpu,
         )
         pycolmap.match_exhaustive(database, device=pycolmap.Device.cpu)
@@ -173,12 +171,7 @@ def largest_model(
     settings: of pycolmap.IncrementalPipelineOptions.
     """
     pycolmap = load_pycolmap()
-    options = pycolmap.IncrementalPipelineOptions()
-    options.min_model_size = 3
-    options.num_threads = threads
-    options.random_seed = 0
-    for name, value in settings.items():
-        setattr(options, name, value)
+    options = {"min_model_size": 3, "num_threads": threads, "random_seed": 0, **settings}
     with drafting(database.with_name("mapping")) as drafts:
         models = pycolmap.incremental_mapping(database, image_root, drafts, options=options)
         best = max(

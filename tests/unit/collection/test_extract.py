@@ -377,7 +377,7 @@ def test_images_are_decoded_ahead(
     ]
     decoded_first = threading.Thread(target=decoded.acquire)  # the first image is not "next"
     decoded_first.start()
-    reports = list(by_threads(1)(plan, SMALL))
+    reports = list(by_threads(plan, SMALL, 1))
     decoded_first.join()
     assert behind == [True] * 5
     assert sum(report.done for report in reports) == 6
