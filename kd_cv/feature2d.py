@@ -274,29 +274,13 @@ class KDDescriptor(SIFTLike):
         """
         return self._settings.frames(tuple(keypoints), self._detector)
 
-    @overload
     def detectAndCompute(
         self,
-        image: NDArray[Any],
-        mask: Image | None,
+        image: Pixels,
+        mask: Image | None = ...,
         descriptors: NDArray[Any] | None = None,
         useProvidedKeypoints: bool = False,
-    ) -> tuple[KeyPoints, NDArray[Any] | None]: ...
-    @overload
-    def detectAndCompute(
-        self,
-        image: cv2.UMat,
-        mask: Image | None,
-        descriptors: NDArray[Any] | None = None,
-        useProvidedKeypoints: bool = False,
-    ) -> tuple[KeyPoints, cv2.UMat | None]: ...
-    def detectAndCompute(
-        self,
-        image: Any,
-        mask: Any = ...,
-        descriptors: Any = None,
-        useProvidedKeypoints: bool = False,
-    ) -> tuple[KeyPoints, Any]:
+    ) -> tuple[KeyPoints, Pixels | None]:
         """Keypoints of one image and their descriptors; `mask` has to be given, None for none."""
         if useProvidedKeypoints:
             raise ValueError(
@@ -349,10 +333,9 @@ class KDDescriptor(SIFTLike):
         return duplicate
 
     def __deepcopy__(self: Self, memo: dict[int, Any]) -> Self:
-        duplicate = copy.copy(self)
-        for name, value in vars(self).items():
-            if name != "_detector":  # shared: OpenCV's cannot be copied
-                setattr(duplicate, name, copy.deepcopy(value, memo))
+        memo[id(self._detector)] = self._detector  # shared: OpenCV's cannot be copied
+        duplicate = _bare(type(self))
+        vars(duplicate).update(copy.deepcopy(vars(self), memo))
         return duplicate
 
     def write(self, target: PathLike | cv2.FileStorage, name: str | None = None) -> None:

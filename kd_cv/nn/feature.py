@@ -78,11 +78,13 @@ class KDFeature(nn.Module):
         gray = as_gray_batch(images)
         lafs, responses = self.detector(gray, mask)
         lafs = scaled(lafs, self.magnification / DETECTED_MAGNIFICATION)
-        return lafs, responses, self.describe(gray, lafs)
+        return lafs, responses, self._describe_gray(gray, lafs)
 
     def describe(self, images: Tensor, lafs: Tensor) -> Tensor:
         """Descriptors (B, N, D) at given LAFs (B, N, 2, 3), as large as the patches are to be."""
-        gray = as_gray_batch(images)
+        return self._describe_gray(as_gray_batch(images), lafs)
+
+    def _describe_gray(self, gray: Tensor, lafs: Tensor) -> Tensor:
         planes = gray[:, 0].to(torch.promote_types(gray.dtype, torch.float32))
         kd = self.descriptor
         if kd.fusable(planes, lafs, *kd.matrices) and is_round(lafs):

@@ -68,12 +68,12 @@ def test_kdfeature_makes_gray_and_samples_once(camera, monkeypatch):
     kd, image = KDFeature(100), torch.from_numpy(camera[None, None]).float() / 255
     lafs, _ = kd.detector(image)  # which looks at patches too, for their angles
     counted(feature, "as_gray_batch")
-    counted(feature, "sample")  # tensors
+    counted(feature, "sample_scales")  # tensors
     counted(Describer, "at_squares")  # samples and describes
     counted(Describer, "of_patches")  # describes what was sampled
     rows = kd.describe(image, lafs)
     assert calls == {"as_gray_batch": 1, "at_squares": 1}
     calls.clear()
     followed = kd.describe(image.requires_grad_(), lafs)
-    assert calls == {"as_gray_batch": 1, "sample": 1, "of_patches": 1}
+    assert calls == {"as_gray_batch": 1, "sample_scales": 1, "of_patches": 1}
     torch.testing.assert_close(followed.detach(), rows, atol=1e-4, rtol=0)
