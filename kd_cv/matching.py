@@ -203,22 +203,21 @@ def _cameras(
     cameras: list[NDArray[np.float64] | None] = []
     for k, (source, camera) in enumerate(zip(sources, given, strict=True)):
         shape = as_gray(source.pixels).shape
-        if camera is not None and np.ndim(camera) > 0:
-            cameras.append(as_camera(camera, f"camera{k}"))
-            continue
-        focal = None
-        if camera is not None:
-            focal = as_float(camera, f"camera{k}")
-        elif source.focal_in_widths is not None:
-            focal = source.focal_in_widths * max(shape)
-        if focal is not None and not 0 < focal < np.inf:
-            raise ValueError(f"camera{k} must be a positive focal length in pixels, got {camera}")
-        cameras.append(None if focal is None else camera_of(focal, shape))
-        if focal is None and model == "essential":
+        if camera is None and source.focal_in_widths is not None:
+            camera = source.focal_in_widths * max(shape)
+        if camera is None and model == "essential":
             raise ValueError(
                 f"model 'essential' needs camera{k}, a (3, 3) matrix or a focal length in pixels: "
                 f"image{k} has no EXIF that says it"
             )
+        if camera is None:
+            cameras.append(None)
+        elif np.ndim(camera) > 0:
+            cameras.append(as_camera(camera, f"camera{k}"))
+        elif 0 < as_float(camera, f"camera{k}") < np.inf:
+            cameras.append(camera_of(float(camera), shape))
+        else:
+            raise ValueError(f"camera{k} must be a positive focal length in pixels, got {camera}")
     return cameras[0], cameras[1]
 
 

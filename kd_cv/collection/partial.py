@@ -81,9 +81,8 @@ _FOREIGN = "{} is not {} of an extraction of yours: remove it, or give another o
 def _check_ours(folder: Path) -> None:
     """ValueError for a folder that is a link, belongs to another user, or holds other things."""
     state = folder.lstat()
-    if not stat.S_ISDIR(state.st_mode):
-        raise ValueError(_FOREIGN.format(folder, "a folder"))
-    if hasattr(os, "geteuid") and state.st_uid != os.geteuid():
+    user = os.geteuid() if hasattr(os, "geteuid") else state.st_uid
+    if not stat.S_ISDIR(state.st_mode) or state.st_uid != user:
         raise ValueError(_FOREIGN.format(folder, "a folder"))
     for entry in os.scandir(folder):
         if not _OURS.fullmatch(entry.name) or not entry.is_file(follow_symlinks=False):

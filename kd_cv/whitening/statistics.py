@@ -79,11 +79,6 @@ class Statistics:
         self._pair_scatter = self._pair_scatter + other._pair_scatter
         return self
 
-    def __add__(self, other: Statistics) -> Statistics:
-        if not isinstance(other, Statistics):
-            return NotImplemented
-        return Statistics(self.dim).merge(self).merge(other)
-
     def __repr__(self) -> str:
         return f"Statistics(dim={self.dim}, count={self.count}, pair_count={self.pair_count})"
 

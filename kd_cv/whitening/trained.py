@@ -30,7 +30,7 @@ Array = NDArray[Any]
 Pair = tuple[Array, Array]
 
 STEPS = 400
-PAIRS = 768  # of a draw
+PAIRS = 768  # of a draw, at most
 RATE = 1e-3  # of Adam, falling to 0 like a cosine
 MARGIN = 1.0
 LEFT_OUT = 5  # every fifth scene decides how many steps are taken
@@ -60,7 +60,6 @@ def train(
     dim: int,
     *,
     steps: int = STEPS,
-    pairs: int = PAIRS,
     share: float = 1.0,
     seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
@@ -74,7 +73,6 @@ def train(
     if not 0 <= share <= 1:
         raise ValueError(f"share must be from 0 to 1, got {share!r}")
     as_int(steps, "steps")
-    as_int(pairs, "pairs", 2)
     as_int(dim, "dim", 1, A.shape[1])
     scenes = [_Points(sample, mu, A) for sample in samples]
     scenes = [scene for scene in scenes if len(scene) >= 2]
@@ -82,7 +80,7 @@ def train(
     if not training:
         raise ValueError("no scene shows two points, each of them twice: there is nothing to train")
     rng = np.random.default_rng(seed)
-    checked = [scene.draw(pairs, rng) for scene in left_out]
+    checked = [scene.draw(rng) for scene in left_out]
 
     def descend(scenes: Sequence[_Points]) -> Iterator[tuple[int, Array, Array]]:
         rng = np.random.default_rng([seed, 1])
@@ -90,7 +88,7 @@ def train(
         moments = [(np.zeros_like(p), np.zeros_like(p)) for p in (M, c)]
         yield 0, M, c
         for step, scene in zip(range(1, steps + 1), _in_turn(scenes, rng), strict=False):
-            _, gradients = hardest(*scene.draw(pairs, rng), M, c)
+            _, gradients = hardest(*scene.draw(rng), M, c)
             fall = (1 + np.cos(np.pi * (step - 1) / steps)) / 2
             rate = np.float32(RATE * fall * min(1.0, step / _WARM_UP))
             for parameter, gradient, moment in zip((M, c), gradients, moments, strict=True):
@@ -181,9 +179,9 @@ class _Points:
         points._start, points._count = self._start[chosen], self._count[chosen]
         return points
 
-    def draw(self, pairs: int, rng: np.random.Generator) -> Pair:
-        """Two different rows of each of `pairs` points, or of all there are."""
-        points = rng.permutation(len(self))[:pairs]
+    def draw(self, rng: np.random.Generator) -> Pair:
+        """Two different rows of each of PAIRS points, or of all there are."""
+        points = rng.permutation(len(self))[:PAIRS]
         start, count = self._start[points], self._count[points]
         first = rng.integers(count)
         second = (first + rng.integers(1, count)) % count

@@ -114,7 +114,7 @@ class Whitening:
         columns = D if max_dim is None else as_int(max_dim, "max_dim", 1, D)
         if statistics.count < 2:
             raise ValueError(f"a covariance needs 2 or more descriptors, got {statistics.count}")
-        C, C_M, mean = statistics.C, None, statistics.mean
+        C, A_s, mean = statistics.C, None, statistics.mean
         if np.trace(C) <= 1e-20 * (mean @ mean):
             raise ValueError(
                 f"the {statistics.count} descriptors are all the same: there is nothing to whiten"
@@ -122,20 +122,18 @@ class Whitening:
         if statistics.count <= D:
             _warn_few("patches", statistics.count, D)
         if statistics.pair_count:
-            C_M = statistics.C_M
             if statistics.pair_count < D:
                 _warn_few("matching pairs", statistics.pair_count, D)
+            A_s = _float32(supervised(C, statistics.C_M, shrink_index, columns, supervised_t))
         U, lam = eig(C)
         return cls(
             mu=mean.astype(np.float32),
             U=U[:, :columns].astype(np.float32),
             lam=lam,
-            A_s=None
-            if C_M is None
-            else _float32(supervised(C, C_M, shrink_index, columns, supervised_t)),
+            A_s=A_s,
             beta_index=min(BETA_INDEX, D),
             lam_scale=float(lam[0]),
-            shrink_index=None if C_M is None else shrink_index,
+            shrink_index=None if A_s is None else shrink_index,
             provenance={
                 **(provenance or {}),
                 "patches": statistics.count,
