@@ -26,16 +26,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kd_cv.collection.hdf5 import (
-    damage_named,
-    dataset,
-    group_of,
-    load_h5py,
-    open_hdf5,
-    place,
-    text_attribute,
-    unpacked,
-)
+from kd_cv.collection import hdf5
 from kd_cv.collection.names import MAX_DEPTH, name_in
 from kd_cv.descriptor.frames import degrees, radians, sigma_from_size, size_from_sigma
 from kd_cv.io.files import PathLike
@@ -127,8 +118,8 @@ def write_image(file: Any, name: str, features: Features, dtype: str) -> None:
 
 def copy_image(source: Any, target: Any, name: str) -> None:
     """Add the features of an image of another open file, bit for bit."""
-    group = group_of(source, name)
-    with damage_named(f"{source.filename}: {name!r}"):
+    group = hdf5.group_of(source, name)
+    with hdf5.damage_named(f"{source.filename}: {name!r}"):
         arrays, uncertainty = read_arrays(group), _uncertainty(group)
     _write(target, name, arrays, uncertainty)
 
@@ -148,10 +139,10 @@ class FeatureFile(Mapping[str, Features]):
 
     def __init__(self, file: Any) -> None:
         self._file = file
-        settings = text_attribute(file, SETTINGS)
+        settings = hdf5.text_attribute(file, SETTINGS)
         if settings is None:
             raise ValueError(f"{file.filename} was not written by kd_cv: it has no settings")
-        with damage_named(f"{file.filename}: {SETTINGS}"):
+        with hdf5.damage_named(f"{file.filename}: {SETTINGS}"):
             descriptor = json.loads(settings)["descriptor"]
         #: The settings of the extraction.
         self.settings_text = settings
@@ -160,13 +151,13 @@ class FeatureFile(Mapping[str, Features]):
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        with damage_named(self._file.filename):
+        with hdf5.damage_named(self._file.filename):
             return tuple(name_in(name) for name in names_in(self._file))
 
     def count(self, name: str) -> int:
         """Keypoints of an image."""
         with self._group(name) as group:
-            return int(dataset(group, "keypoints").shape[0])
+            return int(hdf5.dataset(group, "keypoints").shape[0])
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.names)
@@ -176,7 +167,7 @@ class FeatureFile(Mapping[str, Features]):
 
     def __contains__(self, name: object) -> bool:
         try:
-            return isinstance(name, str) and "keypoints" in group_of(self._file, name)
+            return isinstance(name, str) and "keypoints" in hdf5.group_of(self._file, name)
         except KeyError:
             return False
 
@@ -187,12 +178,13 @@ class FeatureFile(Mapping[str, Features]):
     @contextmanager
     def _group(self, name: str) -> Iterator[Any]:
         """The group of an image, to read from; a KeyError if there is none of that name."""
-        if name not in self and name not in self.names:
+        where = f"{self._file.filename}: {name!r}"
+        if name not in self:
+            if name in self.names:  # HDF5 keeps a list, and a tree to find by: one may be damaged
+                raise ValueError(f"{where} is damaged: listed, but not found")
             raise KeyError(name)
-        with damage_named(f"{self._file.filename}: {name!r}"):
-            if name not in self:  # HDF5 keeps a list and a tree to find by, and one may be damaged
-                raise ValueError("listed, but not found")
-            yield group_of(self._file, name)
+        with hdf5.damage_named(where):
+            yield hdf5.group_of(self._file, name)
 
 
 @contextmanager
@@ -205,7 +197,7 @@ def reading(path: PathLike) -> Iterator[FeatureFile]:
     ...     features["a.jpg"].descriptors.shape == (len(features["a.jpg"].frames), 128)
     True
     """
-    with open_hdf5(path) as file:
+    with hdf5.open_hdf5(path) as file:
         yield FeatureFile(file)
 
 
@@ -214,8 +206,8 @@ def names_in(file: Any) -> Iterator[str]:
 
     Links other than those of HDF5's own tree are not followed, and no group is visited twice.
     """
-    h5py = load_h5py()
-    seen = {place(file)}
+    h5py = hdf5.load_h5py()
+    seen = {hdf5.place(file)}
     waiting = [("", file)]
     while waiting:
         name, group = waiting.pop()
@@ -229,24 +221,24 @@ def names_in(file: Any) -> Iterator[str]:
             if key in KEYS or not isinstance(group.get(key, getlink=True), h5py.HardLink):
                 continue
             item = group[key]
-            if isinstance(item, h5py.Group) and place(item) not in seen:
-                seen.add(place(item))
+            if isinstance(item, h5py.Group) and hdf5.place(item) not in seen:
+                seen.add(hdf5.place(item))
                 inner.append((f"{name}/{key}" if name else key, item))
         waiting += reversed(inner)
 
 
 def read_arrays(group: Any) -> Arrays:
     """The datasets of an image; ValueError for what is not simply numbers stored there."""
-    datasets = {key: dataset(group, key) for key in KEYS}
-    total = sum(unpacked(item) for item in datasets.values())
+    datasets = {key: hdf5.dataset(group, key) for key in KEYS}
+    total = sum(hdf5.unpacked(item) for item in datasets.values())
     if total > MAX_BYTES:
         raise ValueError(f"it has {total} bytes unpacked, at most {MAX_BYTES} are read")
     return {key: item[()] for key, item in datasets.items()}
 
 
 def _uncertainty(group: Any) -> float:
-    h5py = load_h5py()
-    keypoints = dataset(group, "keypoints")
+    h5py = hdf5.load_h5py()
+    keypoints = hdf5.dataset(group, "keypoints")
     if "uncertainty" not in keypoints.attrs:
         return 1.0  # as hloc's own files have none
     stored = keypoints.attrs.get_id("uncertainty")

@@ -158,12 +158,12 @@ def link_detected(
     start = np.cumsum([0, *(len(f) for f in frames)])
     total = int(start[-1])
     view_of = np.repeat(np.arange(len(frames)), np.diff(start))
-    expected: dict[tuple[int, int], NDArray[np.bool_]] = {}  # is a frame of i predicted in j?
+    expected = np.zeros((total, len(frames)), np.bool_)  # is a frame predicted in a view?
     agreed: set[int] = set()  # pairs a * total + b, a < b
     edges, costs = [np.empty((0, 2), np.int64)], [np.empty(0)]
     for i, j in view_pairs:
         predicted = predict_frames(frames[i], point_map(i, j), point_map(j, i))
-        expected[i, j] = np.isfinite(predicted[:, 0])
+        expected[start[i] : start[i + 1], j] = np.isfinite(predicted[:, 0])
         pairs, cost = candidate_pairs(predicted, frames[j])
         pairs = pairs + start[[i, j]]
         agreed.update((pairs.min(axis=1) * total + pairs.max(axis=1)).tolist())
@@ -171,13 +171,8 @@ def link_detected(
         costs.append(cost)
 
     def contradict(a: int, b: int) -> bool:
-        if min(a, b) * total + max(a, b) in agreed:
-            return False
-        for p, q in ((a, b), (b, a)):
-            known = expected.get((view_of[p], view_of[q]))
-            if known is not None and known[p - start[view_of[p]]]:
-                return True
-        return False
+        agree = min(a, b) * total + max(a, b) in agreed
+        return not agree and bool(expected[a, view_of[b]] or expected[b, view_of[a]])
 
     group: dict[int, list[int]] = {}  # frame -> members of its group, shared by all of them
     all_edges = np.concatenate(edges)[np.argsort(np.concatenate(costs), kind="stable")]

@@ -25,6 +25,9 @@ FORMATS = {
 # the depth of nesting: 32 kB of brackets take 1 GB.
 MAX_BYTES = 8192
 
+# What OpenCV's parser raises, by version, and gzip's.
+_OF_PARSERS = (cv2.error, SystemError, ValueError, EOFError, zlib.error, gzip.BadGzipFile)
+
 _YAML_HEAD = re.compile(r"([%#].*|---)?\s*")
 _YAML_KEY = re.compile(r"\w")
 
@@ -92,13 +95,10 @@ def _opened(path: PathLike) -> Any:
         storage = cv2.FileStorage(text, cv2.FILE_STORAGE_READ | cv2.FILE_STORAGE_MEMORY)
         storage.getNode(NODE)  # an error if the file is not a map
         return storage
-    except gzip.BadGzipFile as error:
-        raise ValueError(f"{path!r} is damaged: {error}") from error
+    except _OF_PARSERS as error:
+        raise ValueError(f"{path!r} is not YAML, XML or JSON of settings: {error}") from error
     except OSError as error:
         raise OSError(f"cannot read {path!r}: {error.strerror}") from error
-    # OpenCV's parser, by version; and gzip's
-    except (cv2.error, SystemError, ValueError, EOFError, zlib.error) as error:
-        raise ValueError(f"{path!r} is not YAML, XML or JSON of settings: {error}") from error
 
 
 def _check_yaml(text: str) -> None:

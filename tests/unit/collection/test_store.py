@@ -9,7 +9,7 @@ import textwrap
 import numpy as np
 import pytest
 
-from kd_cv.collection import Features, reading
+from kd_cv.collection import Features, hdf5, reading
 from kd_cv.collection import store as store_module
 from kd_cv.collection.names import MAX_DEPTH
 from kd_cv.collection.store import as_arrays, as_features, names_in, write_image
@@ -123,8 +123,8 @@ def test_groups_nested_very_deep_are_refused_at_once(tmp_path, monkeypatch):
         for _ in range(5000):
             group = group.create_group("g")
     opened = []
-    place = store_module.place
-    monkeypatch.setattr(store_module, "place", lambda item: opened.append(item) or place(item))
+    place = hdf5.place
+    monkeypatch.setattr(hdf5, "place", lambda item: opened.append(item) or place(item))
     with (
         reading(path) as stored,
         pytest.raises(ValueError, match=f"damaged: its groups are nested more than {MAX_DEPTH}"),
