@@ -6,7 +6,7 @@ import numpy as np
 
 
 def as_int(value: Any, name: str, least: int = 1, most: int | None = None) -> int:
-    """An int from `least` to `most`, or of NumPy's; TypeError for any other kind, bool too.
+    """The value, Python's int or NumPy's, from `least` to `most`; TypeError for any other kind.
 
     >>> as_int(np.int64(3), "workers")
     3

@@ -81,12 +81,14 @@ class Settings:
             )
         object.__setattr__(self, "scales", as_scales(self.scales))
         self.projection  # noqa: B018  (checks patch_size, kernel, whitening, weights and dim)
-        weights = self.weights
+        weights, side = self.weights, self.magnification
+        if side is not None:  # else the window is that of the detector of each keypoint
+            side = None if side == "auto" else as_magnification(side)
         canonical = {
             "patch_size": int(self.patch_size),
             "weights": os.fspath(weights) if isinstance(weights, os.PathLike) else weights,
             "dim": int(self.dim),
-            "magnification": _magnification_or_none(self.magnification),
+            "magnification": side,
             "descriptor_type": int(self.descriptor_type),
             "upright": bool(self.upright),
             "orient": bool(self.orient),
@@ -214,12 +216,6 @@ class Settings:
 
     def _stored(self, rows: Array32) -> Rows:
         return as_uint8(rows) if self.descriptor_type == cv2.CV_8U else rows
-
-
-def _magnification_or_none(magnification: float | str | None) -> float | None:
-    if magnification is None or magnification == "auto":
-        return None
-    return as_magnification(magnification)
 
 
 def as_uint8(rows: NDArray[np.float32]) -> NDArray[np.uint8]:

@@ -20,7 +20,7 @@ LIBRARIES = "libgl1 libglib2.0-0 libxcb1"  # their packages in Debian and Ubuntu
 
 
 def extra(package: str, purpose: str, name: str) -> Any:
-    """A package of an extra of ours, imported; an ImportError that says what needs it.
+    """Import a package of one of our extras; the ImportError says what needs it.
 
     >>> extra("this_is_missing", "an index needs FAISS", "retrieval")
     Traceback (most recent call last):

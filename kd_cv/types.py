@@ -28,10 +28,8 @@ class Detector(Protocol):
 
 
 @runtime_checkable
-class Feature(Protocol):
+class Feature(Detector, Protocol):
     """A detector and descriptor of keypoints: KDDescriptor, cv2.SIFT and the like."""
-
-    def detect(self, image: Any, mask: Any = None, /) -> Sequence[cv2.KeyPoint]: ...
 
     def compute(self, image: Any, keypoints: Any, /) -> tuple[Sequence[cv2.KeyPoint], Any]: ...
 

@@ -75,7 +75,7 @@ def batches(
 def run_batch(batch: Batch, extraction: Extraction, first: Future[Decoded] | None = None) -> Report:
     """Extract a batch into its partial file, unless that is there already.
 
-    first  its first image, if somebody has begun to decode it
+    first  its first image, if it is being decoded already
     """
     report = finished(batch)
     if report:

@@ -32,10 +32,10 @@ MODEL = Path("sparse", "0")  # the first of the models, where COLMAP keeps it
 
 @dataclass(frozen=True)
 class Row:
-    """A line of the table: what a reconstruction came to.
+    """A line of the table: the result of one reconstruction.
 
-    images   that could be used; `skipped`: name -> reason of those that could not
-    others   files beside them that are no photographs: suffix -> count
+    images   how many could be used; `skipped`: name -> reason of those that could not
+    others   files beside them that are not photographs: suffix -> count
     """
 
     descriptor: str

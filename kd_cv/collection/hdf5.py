@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import PurePosixPath
 from typing import Any
 
-from kd_cv.io.files import PathLike, check_regular, refused_as
+from kd_cv.io.files import PathLike, opened, refused_as
 from kd_cv.start import extra
 
 # What HDF5 raises for a damaged file, besides the KeyError of a name that is not there.
@@ -23,7 +23,7 @@ MAX_RATIO = 1100  # bytes that one stored byte may stand for; deflate reaches 10
 
 
 class _Disk(io.FileIO):
-    """A file that HDF5 writes to: what goes wrong is kept here, because HDF5 crashes of it."""
+    """A file that HDF5 writes to. It keeps an error for `check` to raise: HDF5 would crash."""
 
     error: OSError | None = None
 
@@ -67,8 +67,8 @@ def open_hdf5(path: PathLike) -> Any:
     """An HDF5 file to read; ValueError for anything else."""
     h5py = load_h5py()
     try:
-        check_regular(path)
-        return h5py.File(path, "r")
+        with opened(path):  # no pipe or device: h5py opens it by itself
+            return h5py.File(path, "r")
     except FileNotFoundError:
         raise FileNotFoundError(f"no feature file {str(path)!r}") from None
     except OSError as error:

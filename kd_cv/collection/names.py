@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
@@ -19,7 +18,7 @@ class Collection:
     """Images by their names: paths below a root folder.
 
     refused  what was found and cannot be taken: name -> reason
-    others   files beside them that are no photographs: suffix -> count
+    others   files beside them that are not photographs: suffix -> count
     """
 
     root: Path
@@ -52,7 +51,10 @@ class Collection:
             lines = map(str.strip, read_text(path, MAX_LIST_BYTES, "utf-8").splitlines())
             listed = [name_in(line) for line in lines if line and not line.startswith("#")]
             return cls._named(Path(root or path.parent), listed, {}, {})
-        fixed = path.parts[: _first_wildcard(path.parts)]
+        wild = [i for i, part in enumerate(path.parts) if any(c in part for c in "*?[")]
+        if not wild:
+            raise FileNotFoundError(f"no folder, list file or pattern {str(path)!r}")
+        fixed = path.parts[: wild[0]]
         base = Path(root) if root else Path(*fixed)
         try:
             matched = list(Path(*fixed).glob(str(Path(*path.parts[len(fixed) :]))))
@@ -97,10 +99,3 @@ def name_in(text: str) -> str:
 
 def _below(path: Path, base: Path) -> str:
     return path.relative_to(base).as_posix()
-
-
-def _first_wildcard(parts: Sequence[str]) -> int:
-    for index, part in enumerate(parts):
-        if any(character in part for character in "*?["):
-            return index
-    raise FileNotFoundError(f"no folder, list file or pattern {os.path.join(*parts)!r}")

@@ -90,7 +90,7 @@ def _check_ours(folder: Path) -> None:
 
 
 def keep_settings(folder: Path, text: str) -> None:
-    """Write the settings, or find the same ones; ValueError for others."""
+    """Write the settings of a run; ValueError if others are there already."""
     path = folder / SETTINGS_FILE
     if path.exists():
         check_settings(folder, read_text(path, MAX_SETTINGS_BYTES, "utf-8"), text)

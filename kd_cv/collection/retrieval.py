@@ -158,7 +158,7 @@ class Index:
 
         A descriptor gives the image of a neighbour at distance d the vote 1 - (d / d_k)^2, where
         d_k is the distance of its k-th neighbour, so that a descriptor which is near to many has
-        little to say; and each image one vote only, for its nearest neighbour there.
+        little to say. Each image gets one vote of it only, for its nearest neighbour there.
         """
         votes = np.zeros(len(self.names))
         if not len(descriptors):
@@ -197,12 +197,8 @@ class Index:
 def verified(hit: Hit, query: Features, other: Features) -> Hit:
     """Match the query (image 0) with an image (1) and count what agrees with a plane or a scene."""
     matches, _ = match_descriptors(query.descriptors, other.descriptors, ratio=RATIO)
-    views = estimate(
-        query.frames[matches[:, 0], :2],
-        other.frames[matches[:, 1], :2],
-        "auto",
-        threshold=THRESHOLD,
-    )
+    points0, points1 = query.frames[matches[:, 0], :2], other.frames[matches[:, 1], :2]
+    views = estimate(points0, points1, "auto", threshold=THRESHOLD)
     H_0to1 = views.matrix if views.model == "homography" else None
     return replace(hit, inliers=int(views.inliers.sum()), H_0to1=H_0to1, model=views.model)
 

@@ -4,7 +4,7 @@ An HDF5 file that is open for writing does not survive a crash. So batches of im
 files in `<output>.partial/`, each of which appears whole or not at all, and the output is put
 together from them at the end, again whole or not at all. A run that was stopped at any moment goes
 on from the batches that are there. The settings are kept beside the data: a file is never continued
-with others, and one run at a time has an output.
+with other settings, and only one run at a time works on an output.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Summary:
 
     images     in the collection; of these `kept` were described by an earlier run
     skipped    name -> reason
-    others     files beside them that are no photographs: suffix -> count
+    others     files beside them that are not photographs: suffix -> count
     seconds    from start to end; `cpu`: processor seconds by stage, as the threads count them
     """
 

@@ -11,7 +11,7 @@ scales, oris    (N,)    float32, sigma in pixels (half of OpenCV's size) and ang
 image_size      (2,)    width, height of the image file
 ==============  ======  =======================================================================
 
-This is the only place where frames become those numbers, and these frames.
+This is the only place that turns frames into these numbers, and back.
 """
 
 from __future__ import annotations

@@ -95,16 +95,9 @@ def _dominant_orientation(gray: NDArray[np.uint8], frames: Array) -> Array:
         L = cv2.GaussianBlur(gray.astype(np.float32), (0, 0), sigma)
         x = (frames[rows, 0, None] + dx.ravel() * sigma).astype(np.float32)
         y = (frames[rows, 1, None] + dy.ravel() * sigma).astype(np.float32)
-        gx, gy = (
-            cv2.remap(
-                cv2.Sobel(L, cv2.CV_32F, *order),
-                x,
-                y,
-                cv2.INTER_LINEAR,
-                borderMode=cv2.BORDER_REPLICATE,
-            )
-            for order in ((1, 0), (0, 1))
-        )
+        slopes = (cv2.Sobel(L, cv2.CV_32F, *order) for order in ((1, 0), (0, 1)))
+        repeated = cv2.BORDER_REPLICATE
+        gx, gy = (cv2.remap(g, x, y, cv2.INTER_LINEAR, borderMode=repeated) for g in slopes)
         bins = (np.degrees(np.arctan2(gy, gx)) % 360 / 10).astype(np.int64) % 36
         votes = np.zeros((len(rows), 36))
         np.add.at(votes, (np.arange(len(rows))[:, None], bins), np.hypot(gx, gy) * weight)

@@ -74,8 +74,8 @@ def part(X: Array32, concat: Spec, kernel: str) -> Array32:
 
 
 class Samples:
-    """Samples of at most MAX_SCENES scenes, of MAX_ROWS rows each: any of the scenes seen as likely
-    as any other, so that memory does not grow with their number."""
+    """Samples of at most MAX_SCENES scenes, of MAX_ROWS rows each: memory does not grow with the
+    number of scenes, and each of them is as likely to be kept as any other."""
 
     MAX_SCENES = 64
     MAX_ROWS = 4000

@@ -45,7 +45,7 @@ Run = Callable[[Callable[[Any], "Share"], Sequence[Any]], Iterable["Share"]]
 
 
 def split_photos(paths: Sequence[Path]) -> tuple[list[Path], list[Path]]:
-    """Photographs to fit on and to test on: every fifth, of two to four the last, of one none."""
+    """Photographs to fit on, and to test on: every fifth, the last of two to four, none of one."""
     held_out = list(paths[HELD_OUT - 1 :: HELD_OUT]) or list(paths[1:][-1:])
     return [path for path in paths if path not in held_out], held_out
 

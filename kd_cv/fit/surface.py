@@ -73,9 +73,10 @@ class SurfaceMap:
         ]
 
     def plane(self, view: int, xy: Array) -> tuple[Array, Array, NDArray[np.int64]]:
-        """Planes (N, 3) = a, b, c of 1/z about each ray itself, their standard error (N,).
+        """The planes at pixels (N, 2) of a view: (N, 3), the a, b, c of 1/z counted from each ray.
 
-        And the neighbours (N, k) they were fitted to, as rows of the camera's points.
+        Also their standard errors (N,), and the neighbours (N, k) that they were fitted to, as rows
+        of the camera's points.
         """
         k = NEIGHBOURS
         if len(self._rays[view]) < k:
@@ -191,7 +192,7 @@ def largest_model(
 
 
 def _check_written(folder: Path, model: Any) -> None:
-    """OSError if a model is not in its files: COLMAP does not look whether they took it."""
+    """OSError if a model was not written whole: COLMAP does not check that by itself."""
     try:
         stored = load_pycolmap().Reconstruction(folder)
         same = all(
@@ -215,17 +216,9 @@ def registered_views(model: Any, folder: Path) -> tuple[list[Camera], list[Path]
             [p.point3D_id for p in image.points2D if p.has_point3D()], dtype=np.uint64
         ).astype(np.int64)
         points = np.array([model.points3D[int(n)].xyz for n in ids]).reshape(-1, 3)
-        cameras.append(
-            Camera(
-                (lens.height, lens.width),
-                rays_from_pixels(lens),
-                pixels_from_rays(lens),
-                pose[:, :3],
-                pose[:, 3],
-                points,
-                ids,
-            )
-        )
+        shape, R, t = (lens.height, lens.width), pose[:, :3], pose[:, 3]
+        rays, pixels = rays_from_pixels(lens), pixels_from_rays(lens)
+        cameras.append(Camera(shape, rays, pixels, R, t, points, ids))
         paths.append(folder / image.name)
     return cameras, paths
 

@@ -81,7 +81,7 @@ def read_archive(
 ) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
     """The arrays and the content of a file of a kind, of at most `limit` bytes.
 
-    ValueError if it is not a sound one.
+    ValueError if it is damaged, or a file of another kind.
     """
     with refused_as(f"{path} is not a sound kd_cv {kind} file", *_OF_ZIP, KeyError, TypeError):
         data = _members(read_bytes(path, limit))

@@ -18,7 +18,7 @@ SHORT, LONG, RATIONAL = 3, 4, 5
 
 
 def focal_in_widths(data: bytes) -> float | None:
-    """Focal length in longer sides of the photograph, from the bytes of its file; None without."""
+    """Focal length in longer sides of the photograph, if the bytes of its file say it, or None."""
     tags = _tags(data)
     film = tags.get(FOCAL_LENGTH_35MM, 0.0)
     if 1 <= film <= 10_000:

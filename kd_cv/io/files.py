@@ -37,12 +37,6 @@ def opened(path: PathLike) -> Iterator[BinaryIO]:
         yield file
 
 
-def check_regular(path: PathLike) -> None:
-    """`opened` for a library that opens the file by itself."""
-    with opened(path):
-        pass
-
-
 def read_bytes(path: PathLike, limit: int) -> bytes:
     """The content of a file of at most `limit` bytes."""
     with opened(path) as file:
@@ -120,7 +114,7 @@ def drafting(folder: Path) -> Iterator[Path]:
 
 @contextmanager
 def naming(target: Path) -> Iterator[None]:
-    """Errors of the disk that name what is written.
+    """Errors of the disk in the block name the file that is written.
 
     Libraries that write by themselves may say anything when a disk is full; what they have written
     is still there then.

@@ -1,4 +1,4 @@
-"""Derivatives in little memory and in full precision, and whether somebody asks for them."""
+"""Derivatives that take little memory, in full precision; and whether any are asked for."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -15,8 +15,8 @@ from kd_cv.descriptor.spec import Spec
 class _Recomputed(torch.autograd.Function):
     """function(*tensors); autograd keeps the tensors only, and computes the rest once more.
 
-    There and back in full precision: a `backward` inside autocast would else have its products of
-    matrices in bfloat16, also those of a forward pass outside.
+    Both ways are in full precision. Otherwise a `backward` inside autocast would multiply matrices
+    in bfloat16, even if the forward pass was outside.
     """
 
     @staticmethod
@@ -85,7 +85,7 @@ def autocasts(device: str) -> bool:
 
 
 def differentiated(*tensors: Tensor) -> bool:
-    """Whether somebody asks for a derivative by one of the tensors."""
+    """Whether a derivative with respect to one of the tensors is asked for."""
     reverse = torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
     return reverse or followed(*tensors)
 

@@ -116,8 +116,8 @@ def _strongest(
     images: Tensor, mask: Tensor | None, space: ScaleSpace, count: int
 ) -> tuple[Tensor, Tensor]:
     """The `count` strongest extrema of each image, in order: whose they are (M,), rows (M, 4)."""
-    owners, extrema = [images.new_zeros(0, dtype=torch.int64)], [images.new_zeros(0, 4)]
-    cells = [images.new_zeros(0, dtype=torch.int64)]
+    none = images.new_zeros(0, dtype=torch.int64)
+    extrema = [(none, images.new_zeros(0, 4), none)]  # of each octave: owners, rows, cells
     deviation, mean = torch.std_mean(images.double().cpu(), (1, 2), correction=0)
     deviation = torch.maximum(deviation, ROUNDING * mean.abs())
     gain = torch.where(deviation > 0, DEVIATION / deviation, 0.0).to(images)
@@ -143,13 +143,12 @@ def _strongest(
         cell = place.round().long()
         height, width = level.shape[1:]
         cell = (cell[:, 2] * height + cell[:, 1]) * width + cell[:, 0]
-        cells.append((b * (space.layers + 2) * height * width + cell) * 64 + octave)
+        cell = (b * (space.layers + 2) * height * width + cell) * 64 + octave
         sigma = space.sigma * torch.exp2(octave + place[:, 2] / space.layers)
         rows = torch.stack([*(place[:, :2] * 2**octave).unbind(1), sigma, strength], 1)
-        owners.append(b)
-        extrema.append(rows)
+        extrema.append((b, rows, cell))
         level = levels[space.layers][:, ::2, ::2]
-    owner, rows, cell = torch.cat(owners), torch.cat(extrema), torch.cat(cells)
+    owner, rows, cell = (torch.cat(parts) for parts in zip(*extrema, strict=True))
     if mask is not None:
         x, y = rows[:, :2].round().long().unbind(1)
         height, width = mask.shape[1:]

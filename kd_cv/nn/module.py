@@ -202,7 +202,7 @@ class KDModule(nn.Module):
 
     @torch.jit.unused
     def fusable(self, *tensors: Tensor) -> bool:
-        """Whether the compiled CPU path may be taken: nobody asks for a derivative by `tensors`."""
+        """Whether there is compiled code for these, and no derivative by them is asked for."""
         return self.compilable(*tensors) and not differentiated(*tensors)
 
     @torch.jit.unused

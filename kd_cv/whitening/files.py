@@ -41,7 +41,8 @@ def save(path: PathLike, entries: Mapping[Key, Whitening]) -> None:
     """Write the entries as one .npz file, whole or not at all; equal entries give equal bytes."""
     arrays, settings = {}, {}
     for key, whitening in entries.items():
-        prefix = _key_name(key)
+        prefix = "-".join(map(str, key))
+        _key_from_name(prefix)  # a ValueError if it is not a key
         for name in ("mu", "U", "lam", "A_s", "mu_s", "A_m", "mu_m"):
             if getattr(whitening, name) is not None:
                 arrays[f"{prefix}/{name}"] = getattr(whitening, name)
@@ -73,12 +74,6 @@ def load(path: PathLike) -> dict[Key, Whitening]:
     if arrays or not entries:
         raise ValueError(f"{path}: its entries and its arrays do not agree")
     return entries
-
-
-def _key_name(key: Key) -> str:
-    name = "-".join(map(str, key))
-    _key_from_name(name)
-    return name
 
 
 def _key_from_name(name: str) -> Key:
