@@ -12,7 +12,6 @@ a photograph) each supply a point map from view to view; the rest is shared (`co
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
@@ -35,15 +34,9 @@ from kd_cv.fit.correspond import (
 from kd_cv.fit.keypoints import Detector, detect
 from kd_cv.fit.scenes import Scene
 from kd_cv.fit.sequences import ImageSet, read_sequence
-from kd_cv.fit.surface import (
-    MAX_FEATURES,
-    MAX_IMAGE_SIZE,
-    SurfaceMap,
-    reconstruct,
-    registered_views,
-)
-from kd_cv.io.files import PathLike, digest, read_bytes
-from kd_cv.io.images import MAX_IMAGE_BYTES, read_gray, read_photos
+from kd_cv.fit.surface import SurfaceMap, reconstruct, registered_views
+from kd_cv.io.files import PathLike
+from kd_cv.io.images import read_gray, read_photos
 
 JitterLevel = Literal["easy", "hard", "tough"]
 
@@ -215,13 +208,7 @@ def sfm_scene(
     names = [path.relative_to(folder).as_posix() for path, _ in read_photos(photos or folder)]
     if len(names) < 3:
         raise ValueError(f"{folder}: 3 photographs or more are needed, {len(names)} can be read")
-    settings = {
-        "images": {name: digest(read_bytes(folder / name, MAX_IMAGE_BYTES), 32) for name in names},
-        "max_image_size": MAX_IMAGE_SIZE,
-        "max_features": MAX_FEATURES,
-    }
-    of_settings = digest(json.dumps(settings, sort_keys=True).encode(), 16)
-    model = reconstruct(folder, Path(workspace) / f"reconstruction-{of_settings}", names)
+    model = reconstruct(folder, Path(workspace), names)
     cameras, paths = registered_views(model, folder)
     frames = []
     for path, view in zip(paths, cameras, strict=True):

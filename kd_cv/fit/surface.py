@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,7 +16,8 @@ from scipy.spatial import cKDTree
 
 from kd_cv.descriptor.frames import from_corner, to_corner
 from kd_cv.fit.correspond import Array, PointMap
-from kd_cv.io.files import drafting
+from kd_cv.io.files import digest, drafting, read_bytes
+from kd_cv.io.images import MAX_IMAGE_BYTES
 from kd_cv.start import extra
 
 MAX_IMAGE_SIZE, MAX_FEATURES = 1280, 4096  # of a photograph that is reconstructed from
@@ -139,9 +141,19 @@ class SurfaceMap:
         return point_map
 
 
-def reconstruct(folder: Path, home: Path, names: list[str]) -> Any:
-    """The largest model of the photographs; home keeps the database and the finished model."""
+def reconstruct(folder: Path, workspace: Path, names: list[str]) -> Any:
+    """The largest model of photographs of a folder.
+
+    The workspace keeps the database and the finished model of these very photographs.
+    """
     pycolmap = load_pycolmap()
+    settings = {
+        "images": {name: digest(read_bytes(folder / name, MAX_IMAGE_BYTES), 32) for name in names},
+        "max_image_size": MAX_IMAGE_SIZE,
+        "max_features": MAX_FEATURES,
+    }
+    of_settings = digest(json.dumps(settings, sort_keys=True).encode(), 16)
+    home = workspace / f"reconstruction-{of_settings}"
     model = home / "model"
     if model.is_dir():
         return pycolmap.Reconstruction(model)
