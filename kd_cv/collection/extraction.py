@@ -54,17 +54,16 @@ class Extraction:
         as_int(self.max_keypoints, "max_keypoints", 1, MAX_KEYPOINTS)
         if self.max_size is not None:
             as_int(self.max_size, "max_size")
-        if isinstance(self.descriptor, str):
-            if self.descriptor not in DESCRIPTORS:
-                raise ValueError(
-                    f"unknown descriptor {self.descriptor!r}: expected one of {list(DESCRIPTORS)} "
-                    "or a KDDescriptor"
-                )
-        elif not isinstance(self.descriptor, KDDescriptor):
+        if isinstance(self.descriptor, KDDescriptor):
+            self.descriptor.__reduce__()  # TypeError with a detector that has no written settings
+        elif not isinstance(self.descriptor, str):
             kind = type(self.descriptor).__name__
             raise TypeError(f"descriptor must be a name or a KDDescriptor, got {kind}")
-        else:
-            self.descriptor.__reduce__()  # TypeError with a detector that has no written settings
+        elif self.descriptor not in DESCRIPTORS:
+            raise ValueError(
+                f"unknown descriptor {self.descriptor!r}: expected one of {list(DESCRIPTORS)} "
+                "or a KDDescriptor"
+            )
         if self.dtype == "uint8" and self.descriptor in ("sift", "rootsift"):
             raise ValueError(f"dtype 'uint8' is for KD descriptors, not for {self.descriptor!r}")
 

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
-from functools import partial
+from functools import partial, reduce
 from pathlib import Path
 from threading import Thread
 
@@ -131,8 +131,7 @@ def extract(
             keep_settings(folder, text)
             plan = batches(collection, todo, folder, text)
             run = runner or partial(by_threads, workers=workers)
-            for report in shown(run(plan, extraction), len(todo), progress):
-                totals = _sum(totals, report)
+            totals = reduce(_sum, shown(run(plan, extraction), len(todo), progress), totals)
             if totals.done or totals.kept or not output.exists():
                 _assemble(output, folder, plan, extraction)
         remove(folder)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, get_args
 
 import cv2
 import numpy as np
@@ -28,8 +28,7 @@ def detect(
     "dog" is `DoG`, "sift" is cv2.SIFT; "hessian" (maxima of the determinant in space and scale) and
     "harris" (Harris-Laplace) are blobs and corners with one dominant orientation.
     """
-    unknown = set(detectors) - {"dog", "sift", "hessian", "harris"}
-    if unknown or not detectors:
+    if not detectors or not set(detectors) <= set(get_args(Detector)):
         raise ValueError(
             f"detectors must be some of dog, sift, hessian, harris, got {list(detectors)}"
         )

@@ -77,10 +77,9 @@ def _of_heif(path: Path) -> Source:
 
 
 def _of_pillow(image: Any) -> Source:
-    gray = image.mode in ("1", "L", "LA") or image.mode.startswith("I;16")
     if image.mode.startswith("I;16"):
         pixels = np.asarray(image).astype(np.uint16)
-    elif gray:
+    elif image.mode in ("1", "L", "LA"):
         pixels = np.asarray(image.convert("L"))
     else:
         pixels = np.ascontiguousarray(np.asarray(image.convert("RGB"))[:, :, ::-1])
