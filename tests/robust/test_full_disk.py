@@ -22,6 +22,7 @@ from kd_cv import DoG, KDDescriptor, match
 from kd_cv.cli import main
 from kd_cv.collection import extract
 from kd_cv.collection.database import write_database, write_pairs
+from kd_cv.collection.hdf5 import writing_hdf5
 from kd_cv.evaluate.cache import Cache
 from kd_cv.evaluate.candidates import kd_candidate
 from kd_cv.evaluate.strips import save_sequences
@@ -248,6 +249,28 @@ def test_a_model_that_the_disk_did_not_take_is_not_called_written(disk):
     with pytest.raises(OSError, match="could not be written"):
         model.write(disk)
         _check_written(disk, model)
+
+
+def test_a_model_cut_short_is_not_called_written(tmp_path):
+    """The same where no file system can be mounted."""
+    pycolmap = pytest.importorskip("pycolmap")
+    model = pycolmap.synthesize_dataset(pycolmap.SyntheticDatasetOptions())
+    model.write(tmp_path)
+    _check_written(tmp_path, model)
+    os.truncate(tmp_path / "points3D.bin", 100)
+    with pytest.raises(OSError, match="could not be written, is the disk full"):
+        _check_written(tmp_path, model)
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no device is always full here")
+def test_a_device_that_is_always_full_takes_no_features():
+    pytest.importorskip("h5py")
+    with (
+        pytest.raises(OSError, match="No space left on device"),
+        writing_hdf5("/dev/full") as (file, check),
+    ):
+        file["rows"] = np.ones(10**6)
+        check()
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="files have no limit there")

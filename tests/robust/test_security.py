@@ -475,6 +475,11 @@ def test_settings_packed_by_gzip_are_read_and_bombs_refused(tmp_path):
     packed.write_bytes(gzip.compress(b"#" * 5000)[:-20])
     with pytest.raises(ValueError, match="is not YAML"):
         kd.read(packed)
+    damaged = bytearray(gzip.compress((tmp_path / "s.yml").read_bytes()))
+    damaged[-8] ^= 1  # of the checksum
+    packed.write_bytes(damaged)
+    with pytest.raises(ValueError, match=r"s\.yml\.gz' is damaged: CRC check failed"):
+        kd.read(packed)
 
 
 class TestFeatureFiles:

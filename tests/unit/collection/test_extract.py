@@ -320,6 +320,10 @@ def test_changed_settings_are_refused(folder: Path, tmp_path: Path) -> None:
         file["something"] = 1
     with pytest.raises(ValueError, match="was not written by kd_cv"):
         extract(folder, tmp_path / "foreign.h5", SMALL)
+    with h5py.File(tmp_path / "foreign.h5", "r+") as file:
+        file.attrs["kd_cv"] = "[1, 2]"  # JSON, but of no settings
+    with pytest.raises(ValueError, match="was not written by kd_cv"):
+        extract(folder, tmp_path / "foreign.h5", SMALL)
     (tmp_path / "text.h5").write_text("no features")
     with pytest.raises(ValueError, match=r"text\.h5 cannot be read as an HDF5 file"):
         extract(folder, tmp_path / "text.h5", SMALL)

@@ -225,6 +225,8 @@ def test_wrong_arguments_are_named():
         estimate(points, points, threshold=None)
     with pytest.raises(ValueError, match=r"K0 must be \(3, 3\), got shape \(2, 2\)"):
         as_camera(np.eye(2), "K0")
+    with pytest.raises(ValueError, match="K0 must hold finite numbers: int too large"):
+        as_camera([[10**400, 0, 0], [0, 500, 0], [0, 0, 1]], "K0")
     for wrong in (
         np.zeros((3, 3)),
         np.diag([-1.0, 1, 1]),

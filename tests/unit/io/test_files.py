@@ -1,12 +1,14 @@
 """Files of others: what is not a file is not opened, what is too large is not read."""
 
+import errno
+import math
 import os
 import sys
 import threading
 
 import pytest
 
-from kd_cv.io.files import as_folder, opened, read_bytes, read_text
+from kd_cv.io.files import as_folder, naming, opened, read_bytes, read_text
 
 
 def test_a_file_longer_than_its_kind(tmp_path):
@@ -58,3 +60,22 @@ def test_a_file_that_grows_while_it_is_read_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("kd_cv.io.files.os.fstat", smaller)
     with pytest.raises(ValueError, match="grew while it was read"):
         read_bytes(path, 100)
+
+
+def test_an_error_of_the_disk_names_what_is_written_and_others_stay_as_they_are(tmp_path):
+    target = tmp_path / "file"
+    with pytest.raises(OSError, match="No space left on device") as caught, naming(target):
+        raise OSError(errno.ENOSPC, "said otherwise", "draft")
+    assert (caught.value.errno, caught.value.filename) == (errno.ENOSPC, str(target))
+    with pytest.raises(FileNotFoundError) as caught, naming(target):
+        (tmp_path / "absent").unlink()
+    assert caught.value.filename == str(tmp_path / "absent")
+
+
+def test_what_a_library_says_is_a_full_disk_only_where_there_is_no_room(tmp_path, monkeypatch):
+    with pytest.raises(RuntimeError, match="write failed"), naming(tmp_path / "file"):
+        raise RuntimeError("write failed")
+    monkeypatch.setattr("kd_cv.io.files.FULL", math.inf)
+    with pytest.raises(OSError, match="No space left") as caught, naming(tmp_path / "file"):
+        raise RuntimeError("write failed")
+    assert caught.value.filename == str(tmp_path / "file")
