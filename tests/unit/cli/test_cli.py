@@ -293,6 +293,20 @@ def test_explain(photos, tmp_path, capsys):
     assert sum(found["shares"].values()) == pytest.approx(found["similarity"], abs=1e-6)
 
 
+@pytest.mark.slow
+def test_a_match_of_strangers_is_explained_as_one_of_no_homography(strangers, capsys):
+    assert main(["explain", *strangers]) == 0
+    assert "no homography was found" in capsys.readouterr().out
+
+
+def test_an_export_in_json_says_where_and_how_different(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("torch")
+    monkeypatch.setattr("kd_cv.nn.export.export_onnx", lambda output, **settings: 2e-7)
+    path = tmp_path / "kd.onnx"
+    assert main(["export", "-o", str(path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"output": str(path), "difference": 2e-7}
+
+
 def test_explain_refuses(photos, strangers, tmp_path, capsys):
     a, b, _ = photos
     assert "from 0 to" in _fails(capsys, "explain", a, b, "--match", "100000")

@@ -39,6 +39,15 @@ def test_what_head_leaves_unread_is_no_error(pair):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("arguments", [("weights", "--json"), ("--help",)])
+def test_a_reader_that_has_gone_before_the_first_line_is_no_error(arguments):
+    run = started(*arguments, stderr=subprocess.PIPE)
+    run.stdout.close()
+    error = run.stderr.read()
+    assert (run.wait(timeout=600), error) == (0, "")
+
+
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "openpty"), reason="there are no terminals here")
 def test_progress_goes_to_a_terminal_only(tmp_path):
     pytest.importorskip("h5py")

@@ -132,6 +132,20 @@ def test_a_task_that_hangs_in_a_worker_that_answers_is_named(
     assert output.read_bytes() == whole
 
 
+def test_what_hangs_or_fails_within_the_limit_of_a_worker_is_said() -> None:
+    def fail(item: object) -> None:
+        raise RuntimeError(f"no {item}")
+
+    assert cluster._within(60, "{}{}".format, "a", "b") == "ab"
+    with pytest.raises(RuntimeError, match="no luck"):
+        cluster._within(60, fail, "luck")
+    scene, ended = Scene("gorge", ()), threading.Event()
+    for item in (scene, ("gorge", 1), (("gorge", "bridge"), 1)):
+        with pytest.raises(TimeoutError, match=r"no end after 0\.01 seconds: gorge(, bridge)?$"):
+            cluster._within(0.01, lambda _: ended.wait(60), item)
+    ended.set()
+
+
 def test_a_limit_is_a_positive_number_of_seconds(client: Any, tmp_path: Path) -> None:
     folder = photographs(tmp_path / "images", count=1, side=64)
     for limit in (0, -1, float("nan")):

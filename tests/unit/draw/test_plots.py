@@ -98,6 +98,8 @@ def test_a_frame_is_the_square_of_its_patch():
     corners = ax.lines[0].get_xydata()
     np.testing.assert_allclose(corners[0], [50, 50 - half])
     np.testing.assert_allclose(corners[1], [50 + half, 50])
+    images.plot_frame(ax, cv2.KeyPoint(50, 50, 5, 45), magnification=8)
+    np.testing.assert_allclose(ax.lines[-4].get_xydata(), corners)
 
 
 def test_matches_end_at_their_points_after_a_resize():

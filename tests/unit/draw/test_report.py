@@ -192,6 +192,16 @@ def test_page_without_matches(texture):
 
 
 @pytest.mark.slow
+def test_a_whitening_with_a_square_root_has_no_heat_maps(pair, fitted):
+    kd = KDDescriptor(300, patch_size=32, whitening="pcasqrt", weights=fitted)
+    page = report.report_page(*pair[:2], {"KD": (match(*pair[:2], kd), kd)}, NAMES)
+    (data,) = _data(page)["descriptors"]
+    assert data["noHeat"] == "A whitening with a square root cannot be shared out among the pixels."
+    assert len(data["ratios"]) > 0
+    assert 'id="patches0"' in page and 'id="heats0"' not in page
+
+
+@pytest.mark.slow
 def test_nothing_is_written_into_a_missing_folder(pair, found, tmp_path):
     with pytest.raises(FileNotFoundError, match="nowhere"):
         results = {"KD": (found["kd"].result, found["kd"].feature)}

@@ -254,6 +254,14 @@ def test_pairs_that_cannot_be_had():
         pairs_of_set(unlabelled)
 
 
+def test_the_pairs_of_an_m50_file_are_taken_as_they_are():
+    pairs, labels = np.array([[0, 2], [1, 0]]), np.array([False, True])
+    patch_set = PatchSet(patches_of([10, 20, 30]), np.array([0, 0, 1]), pairs, labels)
+    found = pairs_of_set(patch_set, "m50")
+    assert found.pairs.tolist() == pairs.tolist() and found.labels.tolist() == labels.tolist()
+    assert (found.name, len(found.patches)) == ("m50", 3)
+
+
 def test_fpr95_by_hand():
     # Matching distances 2 * |difference| (patches of 2 x 2): 2; others: 2 of 4 within it.
     patch_set = PatchSet(patches_of([10, 11, 11, 50]), np.array([0, 0, 1, 2]))
@@ -484,7 +492,7 @@ def test_whitened_rows_and_patches(labelled, fitted):
 @pytest.mark.slow
 def test_labelled_data_of_every_kind(sequence_folder, tmp_path, photographs):
     cv2.imwrite(str(tmp_path / "coins.png"), photographs["coins"])
-    for data in (sequence_folder, tmp_path):
+    for data in (sequence_folder, tmp_path, None):
         found = labelled_pairs(data, patch_size=32)
         assert isinstance(found, PatchPairs) and found.patches.shape[1:] == (32, 32)
         assert 0 < 2 * found.labels.sum() == len(found.labels)

