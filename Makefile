@@ -29,15 +29,18 @@ opencv4: $(CV4)/ready  ## run the tests of the contract with OpenCV on its versi
 	$(CV4)/bin/python -m pytest tests/contract/feature2d tests/contract/test_entry_points.py \
 		tests/contract/test_kinds_of_images.py tests/unit/faces/test_stitching.py
 
-# The compiled functions are seen by running a few of their tests as plain Python.
+# The compiled functions are seen by running a few of their tests as plain Python. Processes that are
+# killed, or whose files may not grow, leave broken files of what they reached: these are passed over.
 coverage: $(DEV)/ready  ## run the tests and list the lines that none of them reaches
 	$(DEV)/bin/coverage erase
 	$(DEV)/bin/coverage run -m pytest
 	NUMBA_DISABLE_JIT=1 $(DEV)/bin/coverage run -m pytest tests/witness/test_golden.py \
 		tests/unit/descriptor/test_fused.py tests/unit/descriptor/test_backward.py tests/unit/detector \
-		-k "concat-16-fused or (on_patches and (16-concat or 17-polar)) or flat_images or small_changes \
-		or smallest_image or compiled_blurs or compiled_angles or (blob_is_found and 1.5)"
-	$(DEV)/bin/coverage combine --quiet
+		-k "concat-16-fused or (on_patches and (16-concat or 17-polar)) or (autograd_finds and 17-polar) \
+		or flat_images or small_changes or smallest_image or compiled_blurs or compiled_angles \
+		or (blob_is_found and 1.5)"
+	PYTHONWARNINGS="ignore:Couldn't use data file" $(DEV)/bin/coverage combine --quiet
+	rm -f .coverage.*
 	$(DEV)/bin/coverage report
 	$(DEV)/bin/python tests/robust/raises.py
 
