@@ -215,3 +215,11 @@ def test_calls_leave_their_scratch_to_the_next(shelf, camera, threads):
         kd.detectAndCompute(camera, None)
     assert {id(arrays) for arrays in shelf} >= kept.keys() and 1 <= len(shelf) <= 2
     assert all(0 < arrays.nbytes <= KEPT for arrays in shelf)
+
+
+def test_all_processors_count_where_the_system_does_not_say_which_may_be_used(monkeypatch):
+    monkeypatch.delattr(os, "sched_getaffinity", raising=False)
+    monkeypatch.setattr(os, "cpu_count", lambda: 7)
+    assert descriptor_threads.cores() == 7
+    monkeypatch.setattr(os, "cpu_count", lambda: None)
+    assert descriptor_threads.cores() == 1
