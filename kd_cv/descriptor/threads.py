@@ -7,7 +7,9 @@ helper is free works alone. And no more callers are at work than there are cores
 for: the others sleep, or they would take the cores from the one that has Python's lock.
 
 A forked child has only the thread that forked. A lock that another thread held at that moment stays
-held in it for ever: that of Numba's compiler, and those of OpenCV's pool of threads. So forks wait.
+held in it for ever: that of Numba's compiler, and those of OpenCV's calls. So forks wait. The
+threads of OpenCV's pool take locks after a call, too, when nobody can wait for them, and are not in
+the child anyway: OpenCV works there without them, as after `cv2.setNumThreads(0)`.
 """
 
 import math
@@ -213,6 +215,7 @@ class Gate(ContextDecorator):
     """
 
     def __init__(self) -> None:
+        self.used = False
         self._state = Condition()
         self._inside: list[int] = []  # the threads, each as often as it came in
         self._forks = 0  # that wait or are under way
@@ -222,6 +225,7 @@ class Gate(ContextDecorator):
         with self._state:
             self._state.wait_for(lambda: not self._forks or me in self._inside)
             self._inside.append(me)
+            self.used = True
 
     def __exit__(self, *error: object) -> None:
         with self._state:
@@ -270,4 +274,10 @@ def held_at_fork(acquire: Any, release: Any, in_child: Any = None) -> None:
         )
 
 
-held_at_fork(opencv.close, opencv.open, opencv.open_in_child)
+def _in_child() -> None:
+    opencv.open_in_child()
+    if opencv.used:  # else it may have no pool yet, and can make one
+        cv2.setNumThreads(0)
+
+
+held_at_fork(opencv.close, opencv.open, _in_child)

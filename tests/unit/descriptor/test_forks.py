@@ -131,6 +131,30 @@ def test_a_child_forked_while_another_thread_compiles_can_compile():
     assert run.stdout == "0\n"
 
 
+def test_a_child_does_without_the_pool_of_opencv_once_there_is_one():
+    program = """
+        import os
+        import cv2, numpy as np
+        from kd_cv import KDDescriptor
+
+        def threads_of_a_child():
+            child = os.fork()
+            if child == 0:
+                os._exit(cv2.getNumThreads())
+            return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+        cv2.setNumThreads(3)
+        before = threads_of_a_child()
+        KDDescriptor().detect(np.zeros((60, 60), np.uint8))
+        print(before, threads_of_a_child(), cv2.getNumThreads())
+    """
+    run = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", textwrap.dedent(program)],
+        capture_output=True, text=True, timeout=200, check=True,
+    )  # fmt: skip
+    assert run.stdout == "3 1 3\n"
+
+
 def test_a_fork_inside_the_gate_does_not_wait_for_itself():
     gate = Gate()
     with gate, gate:
