@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kd_cv.checks import as_float, as_int, as_positive
-from kd_cv.descriptor.frames import as_detectable, as_gray, resized_points
+from kd_cv.descriptor.frames import as_detectable, as_gray, from_keypoints, resized_frames
 from kd_cv.descriptor.threads import around
 from kd_cv.detector.keypoints import strongest
 from kd_cv.detector.parameters import MAX_FEATURES
@@ -294,11 +294,10 @@ def _extract(
 
 def enlarged(keypoints: KeyPoints, x: float, y: float) -> KeyPoints:
     """Keypoints of an image reduced x and y times, in the pixels of the image itself."""
-    points = resized_points(_points(keypoints), np.array([x, y])).tolist()
-    scale = float(np.sqrt(x * y))
+    frames = resized_frames(from_keypoints(keypoints), np.array([x, y])).tolist()
     return tuple(
-        cv2.KeyPoint(*point, k.size * scale, k.angle, k.response, k.octave, k.class_id)
-        for point, k in zip(points, keypoints, strict=True)
+        cv2.KeyPoint(*frame, k.response, k.octave, k.class_id)
+        for frame, k in zip(frames, keypoints, strict=True)
     )
 
 

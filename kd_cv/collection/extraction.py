@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from kd_cv.checks import as_int
 from kd_cv.collection.store import DTYPES, Features
-from kd_cv.descriptor.frames import from_keypoints, resized_points
+from kd_cv.descriptor.frames import from_keypoints, resized_frames
 from kd_cv.descriptor.threads import around
 from kd_cv.detector.keypoints import strongest
 from kd_cv.feature2d import KDDescriptor
@@ -113,10 +113,8 @@ class Extraction:
         with clock("describe"):
             with around(self.feature):
                 keypoints, rows = self.feature.compute(seen, keypoints)
-            frames = from_keypoints(keypoints)
             ratio = np.array([width, height]) / np.array(seen.shape[::-1])
-            frames[:, :2] = resized_points(frames[:, :2], ratio)
-            frames[:, 2] *= ratio.mean()
+            frames = resized_frames(from_keypoints(keypoints), ratio)
         return Features(
             frames,
             np.zeros((0, self.dim), np.float32) if rows is None else rows,

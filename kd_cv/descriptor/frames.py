@@ -222,6 +222,16 @@ def resized_points(points: NDArray[Any], ratio: NDArray[np.float64] | float) -> 
     return from_corner(to_corner(points) * ratio)
 
 
+def resized_frames(frames: Frames, ratio: NDArray[np.float64]) -> Frames:
+    """Frames (N, 4) after the resizing of their image by `ratio` (x, y), which hardly differ.
+
+    >>> resized_frames(np.array([[9.0, 4.0, 5.0, 90.0]]), np.array([2.0, 2.0]))
+    array([[18.5,  8.5, 10. , 90. ]])
+    """
+    sizes = frames[:, 2:3] * np.sqrt(ratio.prod())
+    return np.hstack([resized_points(frames[:, :2], ratio), sizes, frames[:, 3:]])
+
+
 def resizing(before: Sequence[float], after: Sequence[float]) -> NDArray[np.float64]:
     """(3, 3) from the pixels of an image to those of its resized copy, by their shapes.
 
