@@ -171,7 +171,7 @@ class Page(NamedTuple):
             "counts": counts,
             "note": self._note(result, len(ratios)),
             "cut": len(ratios) < len(result.candidates[1]),
-            "nothing": "" if len(ratios) else self._why_nothing(result),
+            "nothing": "" if len(ratios) else f"{named_failure(result, self.names)}.",
             "words": [f"inliers {words[0]}".strip(), f"outliers {words[1]}".strip()],
             "one": ["inlier", "outlier"],
             "points": [np.round(frames[:, :2], 2).tolist() for frames in both],
@@ -224,16 +224,6 @@ class Page(NamedTuple):
             return note
         return (
             f"{note} Inliers agree with the {NAMES[result.model]} within {self.threshold:g} pixels."
-        )
-
-    def _why_nothing(self, result: MatchResult) -> str:
-        """Why there is no match, in one sentence."""
-        counts = len(result.keypoints0), len(result.keypoints1)
-        if not all(counts):
-            return f"{named_failure(result, self.names)}."
-        return (
-            f"Of {counts[0]} and {counts[1]} keypoints no two are each other's nearest neighbours: "
-            "do the photographs show the same thing?"
         )
 
 
