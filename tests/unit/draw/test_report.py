@@ -194,7 +194,7 @@ def test_page_without_matches(texture):
 @pytest.mark.slow
 def test_a_whitening_with_a_square_root_has_no_heat_maps(pair, fitted):
     kd = KDDescriptor(300, patch_size=32, whitening="pcasqrt", weights=fitted)
-    page = report.report_page(*pair[:2], {"KD": (match(*pair[:2], kd), kd)}, NAMES)
+    page = report.Page(pair[:2], NAMES).html({"KD": (match(*pair[:2], kd), kd)})
     (data,) = _data(page)["descriptors"]
     assert data["noHeat"] == "A whitening with a square root cannot be shared out among the pixels."
     assert len(data["ratios"]) > 0
