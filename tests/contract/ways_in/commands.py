@@ -12,6 +12,7 @@ from typing import Any
 import cv2
 import numpy as np
 
+from kd_cv.collection.extraction import CONTRAST
 from kd_cv.detector.engine import extrema
 from kd_cv.detector.orientation import oriented
 from kd_cv.detector.parameters import DoGSettings
@@ -88,13 +89,14 @@ class CommandLine(Entry):
         raise NotImplementedError
 
 
-def keypoint_counts(image: np.ndarray) -> set[int]:
+def keypoint_counts(image: np.ndarray, contrast: float | None = None) -> set[int]:
     """How many keypoints an image has, places that are equal but for their rounding: mostly one.
 
     With and without Numba places differ by up to 0.0004 pixels. A hump of the gradients' angles
     that is all but flat is a maximum, and so an angle, with the one and not with the other.
     """
-    settings = DoGSettings(nfeatures=5000)  # more than there are, as the commands ask for
+    # More than there are, as the commands ask for.
+    settings = DoGSettings(nfeatures=5000, contrastThreshold=contrast)
     places = extrema(image, settings.space, settings.nfeatures)
     frames = np.column_stack([places[:, :2], 2 * places[:, 2], np.full(len(places), -1.0)])
     rng = np.random.default_rng(0)
@@ -137,7 +139,8 @@ class ExtractCommand(CommandLine):
             return super().same(rows, expected, image)
         few, many = sorted((rows, expected), key=len)
         off = np.abs(many - few[:, None]).max(axis=2).min(axis=1)
-        return {len(few), len(many)} <= keypoint_counts(image) and off.max() <= self.rounding
+        counts = keypoint_counts(image, CONTRAST)
+        return {len(few), len(many)} <= counts and off.max() <= self.rounding
 
     def call(self, folder: Path) -> Any:
         import h5py
