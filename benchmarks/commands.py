@@ -1,9 +1,9 @@
 """The command `kd-cv match` on two photographs of 12 megapixels: seconds and memory, all in all."""
 
-import os
+import importlib.util
+import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,12 +20,20 @@ WAYS = {
     "the same, --max-size 1600": ("--max-size", "1600"),
     "SIFT's detector and descriptor": ("--descriptor", "sift", "--detector", "sift"),
 }
+#: Run by a process that is small itself: to Linux the memory of the parent is part of the most that
+#: a child ever had.
+OUTSIDE = """
+import resource, subprocess, sys, time
+begin = time.perf_counter()
+subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL, check=True)
+print(time.perf_counter() - begin, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
+"""
 
 
 def match_large(material: Material, config: Config, say: Say) -> Iterator[Row]:
     """Each way in processes of its own: decoding, detecting, describing, matching, geometry."""
-    if not hasattr(os, "wait4"):
-        raise CannotMeasure("the memory of a process is read by wait4, which is not here")
+    if importlib.util.find_spec("resource") is None:
+        raise CannotMeasure("the memory of a process is read by getrusage, which is not here")
     height, width = config.large_images[0][:2]
     image = cv2.resize(material.image, (width, height), interpolation=cv2.INTER_CUBIC)
     turn = cv2.getRotationMatrix2D((width / 2, height / 2), 8, 0.95)
@@ -46,14 +54,10 @@ def match_large(material: Material, config: Config, say: Say) -> Iterator[Row]:
 
 def _run(command: list[str]) -> tuple[float, float]:
     """Seconds of a process, and its bytes in memory at most."""
-    begin = time.perf_counter()
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    process = os.posix_spawn(
-        command[0], command, os.environ, file_actions=[(os.POSIX_SPAWN_DUP2, nowhere, 1)]
+    run = subprocess.run(
+        [sys.executable, "-c", OUTSIDE, *command], capture_output=True, text=True, check=False
     )
-    os.close(nowhere)
-    _, status, usage = os.wait4(process, 0)
-    if os.waitstatus_to_exitcode(status):
-        raise RuntimeError(f"{' '.join(command)} failed")
-    scale = 1 if sys.platform == "darwin" else 1024  # there in bytes, elsewhere in kilobytes
-    return time.perf_counter() - begin, float(usage.ru_maxrss * scale)
+    if run.returncode:
+        raise RuntimeError(f"{' '.join(command)} failed: {run.stderr}")
+    seconds, most = map(float, run.stdout.split())
+    return seconds, most * (1 if sys.platform == "darwin" else 1024)  # bytes, or kilobytes

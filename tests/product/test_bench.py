@@ -112,13 +112,15 @@ def test_detector_memory_is_measured_apart():
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not hasattr(os, "wait4"), reason="no wait4")
+@pytest.mark.skipif(sys.platform == "win32", reason="no getrusage")
 def test_the_whole_command_is_measured_from_outside():
     pytest.importorskip("typer")
+    of_the_parent = np.ones(10**9, np.uint8)
     rows = rows_of("match")
+    del of_the_parent
     assert next(iter(rows)) == "kd-cv match, 320 x 240" and len(rows) == 4
     assert all(row.unit == "s" and row.result.median > 0.1 for row in rows.values())
-    assert all(50 < float(row.note.removesuffix(" MB")) < 5000 for row in rows.values())
+    assert all(50 < float(row.note.removesuffix(" MB")) < 900 for row in rows.values())
 
 
 @pytest.mark.skipif(cores() < 2, reason="one core")
