@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from kd_cv.descriptor.frames import out_of_umat
 from kd_cv.io.exif import EXIF_DIRECTORY, FILM_MM, FOCAL_LENGTH_35MM, focal_in_widths
-from kd_cv.io.files import PathLike
+from kd_cv.io.files import PathLike, refused_as
 from kd_cv.io.images import decoded, read_image_bytes
 
 #: The brand of an HEIC or AVIF file, behind the size of its first box and "ftyp".
@@ -72,7 +72,8 @@ def _of_heif(path: Path) -> Source:
             f"sips -s format jpeg {path.name} --out {path.stem}.jpg)"
         ) from error
     register_heif_opener()
-    with Image.open(path) as image:
+    damage = (EOFError, RuntimeError, SyntaxError, Image.DecompressionBombError)
+    with refused_as(f"{path} cannot be decoded", *damage), Image.open(path) as image:
         return _of_pillow(ImageOps.exif_transpose(image))
 
 
