@@ -25,6 +25,7 @@ from kd_cv.whitening.whitening import Whitening
 
 INDEX = "index.json"
 MAX_INDEX_BYTES = 2**20
+MAX_DIM = 2**31 - 1  # that files of settings can hold; any above what there is means all
 Weights = PathLike | Whitening | Mapping[Key, Whitening]
 DEFAULT_WHITENING: str | None = BEST
 DEFAULT_WEIGHTS = "multiview"
@@ -102,7 +103,7 @@ def projection_for(
 
     None without whitening: the descriptor is then the raw vector, whatever `dim` says.
     """
-    dim = as_int(dim, "dim")
+    dim = as_int(dim, "dim", 1, MAX_DIM)
     if whitening is None:
         return None
     fitted = resolve(weights, spec.kernel, spec.patch_size, spec.dim, use)
