@@ -37,7 +37,8 @@ class AtSIFT(Extraction):
     def settings(self) -> dict[str, Any]:
         return super().settings | {"detector": {"detector": "sift"}}
 
-    def _detect(self, gray: NDArray[np.uint8]) -> Sequence[cv2.KeyPoint]:
+    def detect(self, gray: NDArray[np.uint8]) -> Sequence[cv2.KeyPoint]:
+        """Those of cv2.SIFT."""
         with opencv:
             return cv2.SIFT_create(self.max_keypoints).detect(gray, None)
 

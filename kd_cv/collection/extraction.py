@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from functools import cached_property
@@ -107,9 +107,7 @@ class Extraction:
         height, width = gray.shape
         with clock("detect"):
             seen = reduced(gray, self.max_size)
-            with around(self.feature):
-                keypoints = self.feature.detect(seen, None)
-            keypoints = strongest(keypoints, self.max_keypoints)
+            keypoints = strongest(self.detect(seen), self.max_keypoints)
         with clock("describe"):
             with around(self.feature):
                 keypoints, rows = self.feature.compute(seen, keypoints)
@@ -122,6 +120,11 @@ class Extraction:
             (width, height),
             max(1.0, max(gray.shape) / (self.max_size or np.inf)),
         )
+
+    def detect(self, gray: NDArray[np.uint8]) -> Sequence[cv2.KeyPoint]:
+        """Keypoints of an image; a subclass may find others."""
+        with around(self.feature):
+            return self.feature.detect(gray, None)
 
     @property
     def dim(self) -> int:

@@ -13,6 +13,8 @@ from collections_of_photographs import photographs
 from skimage import data
 
 from benchmarks import soak
+from benchmarks.colmap import AtSIFT
+from kd_cv import KDDescriptor
 
 pytestmark = pytest.mark.slow
 
@@ -67,6 +69,13 @@ def test_reconstruction(tmp_path: Path) -> None:
     text = run("colmap", tmp_path / "scenes", "--descriptors", "kd", "sift")
     _, kd, sift = rows(text)
     assert kd[:4] == ["apart", "kd", "0 of 2", "0"] and sift[:2] == ["apart", "sift"]
+
+
+def test_reconstructions_at_the_keypoints_of_sift_have_those() -> None:
+    photograph = data.camera()
+    found = {k.pt for k in cv2.SIFT_create(200).detect(photograph, None)}
+    frames = AtSIFT(KDDescriptor(), 200).features(photograph).frames
+    assert len(frames) > 100 and {(x, y) for x, y in frames[:, :2].tolist()} <= found
 
 
 def test_callers() -> None:
