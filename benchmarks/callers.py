@@ -29,7 +29,7 @@ from benchmarks.material import load_material
 from benchmarks.measure import Spread, threads
 from kd_cv import KDDescriptor
 from kd_cv.collection.cluster import connected
-from kd_cv.descriptor.threads import cores
+from kd_cv.parallel import cores
 
 HEIGHT, WIDTH, KEYPOINTS = 480, 640, 2000
 CALLS = ("compute", "detectAndCompute")

@@ -40,7 +40,7 @@ def first_call(folder: str, count: int) -> dict[str, float]:
     import numpy as np
 
     import kd_cv
-    from kd_cv.descriptor.frames import to_keypoints
+    from kd_cv.keypoints import to_keypoints
 
     with np.load(Path(folder) / "material.npz") as material:
         image, keypoints = material["image"], to_keypoints(material["frames"][:count])
@@ -79,7 +79,7 @@ def compute_memory(folder: str, count: int) -> dict[str, float]:
         image, frames = material["image"], material["frames"]
     before = resident("VmRSS")
     from kd_cv import KDDescriptor
-    from kd_cv.descriptor.frames import to_keypoints
+    from kd_cv.keypoints import to_keypoints
 
     kd = KDDescriptor()
     kd.compute(image, to_keypoints(frames[:100]))  # few: freed memory may stay with the process

@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 from kd_cv import KDDescriptor
 from kd_cv.collection import Extraction
 from kd_cv.collection.colmap import compare
-from kd_cv.descriptor.threads import opencv
-from kd_cv.features import DESCRIPTORS
-from kd_cv.neighbours import RATIO
+from kd_cv.matching.neighbours import RATIO
+from kd_cv.opencv.rootsift import DESCRIPTORS
+from kd_cv.parallel import opencv
 
 CHOICES = ("kd", "kd+sift", *(name for name in DESCRIPTORS if name != "kd"))
 

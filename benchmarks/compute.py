@@ -19,7 +19,7 @@ from benchmarks.measure import (
     threads,
 )
 from benchmarks.report import Say
-from kd_cv.descriptor.threads import cores
+from kd_cv.parallel import cores
 from kd_cv.types import KeyPoints
 
 #: (keypoints, patch size) to how many times faster than SIFT one scale must be on all cores.

@@ -13,9 +13,9 @@ from benchmarks.fresh import MEGABYTE, check_proc, in_new_process
 from benchmarks.material import Config, Material
 from benchmarks.measure import Row, Spread, Target, Work, ratio_row, take_turns, threads
 from benchmarks.report import Say
-from kd_cv.descriptor.threads import cores
-from kd_cv.detector.keypoints import opencv_factory
-from kd_cv.feature2d import KDDescriptor
+from kd_cv.keypoints import opencv_factory
+from kd_cv.opencv.kd_descriptor import KDDescriptor
+from kd_cv.parallel import cores
 
 #: (height, keypoints asked for) to how many times faster than SIFT all cores must be; 0 is all.
 TARGETS = {

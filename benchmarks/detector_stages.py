@@ -22,21 +22,21 @@ from benchmarks.material import Config, Material
 from benchmarks.measure import Row, Spread, Times, Work, threads
 from benchmarks.report import Say
 from benchmarks.stages import ONE_THREAD, operations
-from kd_cv.descriptor.frames import to_keypoints
-from kd_cv.detector import engine, fused, orientation
-from kd_cv.detector.engine import Detected, detect_frames
+from kd_cv.detector import compiled, detect, orientation
+from kd_cv.detector.detect import Detected, detect_frames
 from kd_cv.detector.scale_space import STEPS, ScaleSpace
-from kd_cv.feature2d import KDDescriptor
+from kd_cv.keypoints import to_keypoints
+from kd_cv.opencv.kd_descriptor import KDDescriptor
 
 #: The functions that are timed, none of them inside another.
 PARTS: dict[str, tuple[Any, str]] = {
-    "deviation of the image": (engine, "gain_of"),
-    "blurs and differences": (fused, "blur"),
-    "scan for candidates": (fused, "scan"),
-    "fit": (fused, "fit"),
-    "doubles": (engine, "_distinct"),
+    "deviation of the image": (detect, "gain_of"),
+    "blurs and differences": (compiled, "blur"),
+    "scan for candidates": (compiled, "scan"),
+    "fit": (compiled, "fit"),
+    "doubles": (detect, "_distinct"),
     "gradients around keypoints": (orientation, "describe_frames"),
-    "angles": (fused, "turn"),
+    "angles": (compiled, "turn"),
 }
 #: Of one candidate in one of Newton's steps: weights of the samples 276, sums along x 450, along y
 #: 180 and along the scales 60, the step itself 60.

@@ -1,10 +1,10 @@
-"""Homographies and poses by the estimators of `kd_cv.models`, PoseLib and pycolmap, side by side.
+"""Homographies and poses by the estimators of `two_view`, PoseLib and pycolmap, side by side.
 
 python -m benchmarks estimators [--planes FOLDER ...] [--cameras PHOTOS CAMERAS ...] [--seeds 3]
 
 All estimate from the same matches of KD. Planes are sequences with homographies, image 1 with each
 other; cameras are folders of photographs and of their true cameras, each pair that looks the same
-way. In brackets: where the gain over `kd_cv.models` lies in 95 % of random draws of the pairs. What
+way. In brackets: where the gain over `two_view` lies in 95 % of random draws of the pairs. What
 is not installed is skipped.
 """
 
@@ -19,17 +19,18 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from kd_cv import KDDescriptor, models
+from kd_cv import KDDescriptor
 from kd_cv.evaluate import metrics
 from kd_cv.evaluate.cameras import read_cameras
 from kd_cv.evaluate.pairs import SEEDS
 from kd_cv.evaluate.pose import direction_angle, of_cameras, relative, rotation_angle
 from kd_cv.evaluate.readers import read_images
 from kd_cv.evaluate.scores import PairScore, summaries
-from kd_cv.neighbours import RATIO, match_descriptors
+from kd_cv.matching import two_view
+from kd_cv.matching.neighbours import RATIO, match_descriptors
 
 THRESHOLD = 3.0  # pixels, of an inlier; of a pose, those of others have the 1 pixel of our samples
-OURS = "kd_cv.models"
+OURS = "kd_cv.matching.two_view"
 Points = NDArray[np.float64]
 #: Points (M, 2) of both images, their cameras or None, and a seed, to H_0to1, or to R and t.
 Estimator = Callable[[Points, Points, Any, Any, int], Any]
@@ -139,7 +140,7 @@ def estimators(model: str) -> Iterator[tuple[str, Estimator]]:
         ("pycolmap", "pycolmap", (_pycolmap_homography, _pycolmap_pose)),
     ):
         if importlib.util.find_spec(module):
-            yield name, _with_enough(both[model == "essential"], models.NEEDED[model])
+            yield name, _with_enough(both[model == "essential"], two_view.NEEDED[model])
 
 
 def _with_enough(estimate: Estimator, needed: int) -> Estimator:
@@ -152,7 +153,7 @@ def _with_enough(estimate: Estimator, needed: int) -> Estimator:
 def _ours(model: str) -> Estimator:
     def estimate(points0: Points, points1: Points, K0: Any, K1: Any, seed: int) -> Any:
         cv2.setRNGSeed(seed)
-        found = models.estimate(points0, points1, model, threshold=THRESHOLD, K0=K0, K1=K1)
+        found = two_view.estimate(points0, points1, model, threshold=THRESHOLD, K0=K0, K1=K1)
         if model == "homography":
             return found.matrix
         return None if found.R_0to1 is None else (found.R_0to1, found.t_0to1)
@@ -163,7 +164,7 @@ def _ours(model: str) -> Estimator:
 def _poselib_homography(points0: Points, points1: Points, K0: Any, K1: Any, seed: int) -> Any:
     import poselib
 
-    options = {"max_iterations": models.ITERATIONS, "max_reproj_error": THRESHOLD, "seed": seed}
+    options = {"max_iterations": two_view.ITERATIONS, "max_reproj_error": THRESHOLD, "seed": seed}
     H, found = poselib.estimate_homography(points0, points1, options, {})
     return H if found["num_inliers"] else None
 
@@ -171,7 +172,7 @@ def _poselib_homography(points0: Points, points1: Points, K0: Any, K1: Any, seed
 def _poselib_pose(points0: Points, points1: Points, K0: Any, K1: Any, seed: int) -> Any:
     import poselib
 
-    options = {"max_iterations": models.ITERATIONS, "max_epipolar_error": models.POSE_SAMPLES}
+    options = {"max_iterations": two_view.ITERATIONS, "max_epipolar_error": two_view.POSE_SAMPLES}
     cameras = [{"model": "PINHOLE", **_camera(K)} for K in (K0, K1)]
     pose, _ = poselib.estimate_relative_pose(
         points0, points1, *cameras, {**options, "seed": seed}, {}
@@ -183,7 +184,7 @@ def _pycolmap_homography(points0: Points, points1: Points, K0: Any, K1: Any, see
     import pycolmap
 
     options = pycolmap.RANSACOptions(
-        max_error=THRESHOLD, max_num_trials=models.ITERATIONS, random_seed=seed
+        max_error=THRESHOLD, max_num_trials=two_view.ITERATIONS, random_seed=seed
     )
     found = pycolmap.estimate_homography_matrix(points0, points1, options)
     return None if found is None else found["H"]
@@ -193,7 +194,7 @@ def _pycolmap_pose(points0: Points, points1: Points, K0: Any, K1: Any, seed: int
     import pycolmap
 
     options = pycolmap.RANSACOptions(
-        max_error=models.POSE_SAMPLES, max_num_trials=models.ITERATIONS, random_seed=seed
+        max_error=two_view.POSE_SAMPLES, max_num_trials=two_view.ITERATIONS, random_seed=seed
     )
     cameras = [pycolmap.Camera(model="PINHOLE", **_camera(K)) for K in (K0, K1)]
     found = pycolmap.estimate_relative_pose(cameras[0], points0, cameras[1], points1, options)

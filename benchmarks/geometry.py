@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kd_cv import DoG
-from kd_cv.descriptor.frames import from_keypoints
 from kd_cv.io.images import read_gray
+from kd_cv.keypoints import from_keypoints
 
 Float64 = NDArray[np.float64]
 Frames = Callable[[NDArray[Any], int], Float64]

@@ -11,7 +11,7 @@ import numpy as np
 import skimage.data
 
 from kd_cv import DoG, KDDescriptor, MatchResult, describe, match
-from kd_cv.descriptor.frames import from_keypoints
+from kd_cv.keypoints import from_keypoints
 from kd_cv.types import KeyPoints
 
 Job = Callable[[], bytes]

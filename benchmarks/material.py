@@ -9,9 +9,10 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from kd_cv.descriptor.frames import as_gray, from_keypoints
-from kd_cv.descriptor.sampling import extract_patches
-from kd_cv.feature2d import KDDescriptor
+from kd_cv.descriptor.patches import extract_patches
+from kd_cv.gray import as_gray
+from kd_cv.keypoints import from_keypoints
+from kd_cv.opencv.kd_descriptor import KDDescriptor
 from kd_cv.types import KeyPoints
 
 PANEL = 512

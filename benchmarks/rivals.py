@@ -13,7 +13,7 @@ from benchmarks.material import Config, Material
 from benchmarks.measure import Row, Spread, Target, Work, ratio_row, take_turns, threads
 from benchmarks.modules import kornia_mkd, plain_module, torch_and_kornia
 from benchmarks.report import Say
-from kd_cv.descriptor.threads import cores
+from kd_cv.parallel import cores
 from kd_cv.settings import describe
 
 #: Patch size to how many times faster than Kornia's MKD.

@@ -13,7 +13,7 @@ from benchmarks import commands, compute, detect, fresh, rivals
 from benchmarks.material import Config, Material, load_material
 from benchmarks.measure import CannotMeasure, Row
 from benchmarks.report import Part, Report, Say, header
-from kd_cv.descriptor.threads import cores
+from kd_cv.parallel import cores
 
 
 @dataclass(frozen=True)

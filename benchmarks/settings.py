@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kd_cv import KDDescriptor
-from kd_cv.detector import engine, orientation, parameters, scale_space
-from kd_cv.detector.parameters import SIGMA
+from kd_cv.detector import detect, orientation, scale_space, settings
+from kd_cv.detector.settings import SIGMA
 from kd_cv.evaluate import metrics
 from kd_cv.evaluate.images import CORNERS, Plane, corner_errors
 from kd_cv.evaluate.pairs import Measure
@@ -29,17 +29,17 @@ from kd_cv.evaluate.pipelines import Pipeline
 from kd_cv.evaluate.readers import read_images
 from kd_cv.evaluate.scores import area, interval
 from kd_cv.fit.sequences import ImageSet
-from kd_cv.neighbours import RATIO, match_descriptors
+from kd_cv.matching.neighbours import RATIO, match_descriptors
 
 CORRECT = 3.0  # pixels
 #: What is changed, where it stands (None: an argument of the descriptor), and to what.
 CHANGES: dict[str, tuple[Any, str, tuple[float, ...]]] = {
     "second angle": (orientation, "SECOND", (0.8, 0.85, 0.9)),
-    "second yields by the power": (engine, "YIELDING", (0, 2, 4)),
-    "contrast": (parameters, "COUNTED_CONTRAST", (0.04, 0.03, 0.02)),
+    "second yields by the power": (detect, "YIELDING", (0, 2, 4)),
+    "contrast": (settings, "COUNTED_CONTRAST", (0.04, 0.03, 0.02)),
     "for size": (scale_space, "FOR_SIZE", (0, 0.1, 0.2)),
-    "standard deviation": (engine, "DEVIATION", (0.23, 0.25, 0.27)),
-    "filled up to": (engine, "FEW", (250, 500, 1000)),
+    "standard deviation": (detect, "DEVIATION", (0.23, 0.25, 0.27)),
+    "filled up to": (detect, "FEW", (250, 500, 1000)),
     "sigma": (None, "sigma", (1.6, SIGMA, 2.0)),
 }
 

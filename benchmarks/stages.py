@@ -17,12 +17,13 @@ from benchmarks.fresh import in_new_process
 from benchmarks.material import Config, Material
 from benchmarks.measure import Row, Spread, Times, Work, take_turns, threads
 from benchmarks.report import Say
-from kd_cv.descriptor import fused
-from kd_cv.descriptor.frames import Frames, from_keypoints, squares_of
-from kd_cv.descriptor.sampling import pyramid_for, sampling_steps
+from kd_cv.descriptor import compiled
+from kd_cv.descriptor.frames import Frames, squares_of
+from kd_cv.descriptor.patches import pyramid_for, sampling_steps
 from kd_cv.descriptor.spec import PLANES, Spec
-from kd_cv.descriptor.threads import CHUNK, Scratch
-from kd_cv.feature2d import KDDescriptor, copy_keypoints
+from kd_cv.keypoints import copy_keypoints, from_keypoints
+from kd_cv.opencv.kd_descriptor import KDDescriptor
+from kd_cv.parallel import CHUNK, Scratch
 
 ONE_THREAD = dict.fromkeys(
     ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"), "1"
@@ -76,17 +77,17 @@ def _stage_rows(material: Material, config: Config, P: int, rate: float) -> Iter
             P,
         ),
         "pyramid": lambda: pyramid_for(material.image, steps),
-        **{stage: partial(run, 1 + i) for i, stage in enumerate(fused.STAGES)},
+        **{stage: partial(run, 1 + i) for i, stage in enumerate(compiled.STAGES)},
         "compute": lambda: kd.compute(material.image, keypoints),
     }
     with threads(1):
         # Processor time: other processes on the machine do not count.
         times = take_turns(works, 3 * config.rounds, clock=time.thread_time)
-    for stage, before in reversed(list(zip(fused.STAGES[1:], fused.STAGES, strict=False))):
+    for stage, before in reversed(list(zip(compiled.STAGES[1:], compiled.STAGES, strict=False))):
         times[stage] = times[stage] - times[before]
     counted = operations(spec, kd.descriptorSize())
     whole = times["compute"]
-    for stage in (*fused.STAGES, "keypoints", "steps", "pyramid"):
+    for stage in (*compiled.STAGES, "keypoints", "steps", "pyramid"):
         share = f"{np.median(times[stage] / whole):.0%} of compute"
         each = times[stage] / len(keypoints)
         if stage in counted:
@@ -114,13 +115,13 @@ def truncated(
     squares = squares_of(frames, image.shape, kd.settings.side)
     steps = sampling_steps(squares, image.shape, spec.patch_size)
     pyramid = pyramid_for(image, steps)
-    plan, whitening = fused.plan(spec), fused.padded(kd.projection, spec)
+    plan, whitening = compiled.plan(spec), compiled.padded(kd.projection, spec)
     out, arrays = np.zeros((len(frames), kd.descriptorSize()), np.float32), Scratch()
 
     def run(stages: int) -> NDArray[np.float32]:
         for a in range(0, len(out), CHUNK):
             b = a + CHUNK
-            fused.describe(pyramid, steps[a:b], plan, whitening, arrays, out[a:b], stages)
+            compiled.describe(pyramid, steps[a:b], plan, whitening, arrays, out[a:b], stages)
         return out
 
     return run, steps

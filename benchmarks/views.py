@@ -16,11 +16,11 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from kd_cv import models
 from kd_cv.evaluate.readers import read_images
-from kd_cv.geometry import reprojection_errors
 from kd_cv.io.images import list_photos, read_gray
-from kd_cv.matching import match
+from kd_cv.matching import two_view
+from kd_cv.matching.geometry import reprojection_errors
+from kd_cv.matching.pipeline import match
 
 THRESHOLD = 3.0
 KEYPOINTS = 2000
@@ -84,8 +84,8 @@ def which(planes: Any, scenes: Any, features: Sequence[str]) -> None:
         limits(views, kept)
 
 
-def of_model(points0: Any, points1: Any, model: str) -> models.TwoViews:
-    return models.estimate(points0, points1, model, threshold=THRESHOLD)
+def of_model(points0: Any, points1: Any, model: str) -> two_view.TwoViews:
+    return two_view.estimate(points0, points1, model, threshold=THRESHOLD)
 
 
 def limits(views: dict[str, list[View]], kept: float) -> None:
@@ -134,4 +134,4 @@ def taken_as_scene(points0: Any, points1: Any) -> NDArray[np.bool_] | None:
         return np.ones(len(OFF), bool)
     errors = reprojection_errors(points0, points1, plane.matrix)[scene.inliers]
     off = (errors > 2 * THRESHOLD).sum()
-    return off > models.MANY + np.array(OFF) * len(errors)
+    return off > two_view.MANY + np.array(OFF) * len(errors)

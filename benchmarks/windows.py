@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 
 from kd_cv import KDDescriptor
 from kd_cv.cli.detectors import available, make_detector
-from kd_cv.descriptor.frames import from_keypoints
 from kd_cv.evaluate import metrics
 from kd_cv.evaluate.candidates import sift_keypoints
 from kd_cv.evaluate.readers import read_images
 from kd_cv.fit.sequences import ImageSet
-from kd_cv.neighbours import match_descriptors
+from kd_cv.keypoints import from_keypoints
+from kd_cv.matching.neighbours import match_descriptors
 
 SIDES = (1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 10.0, 12.0, 15.0, 19.0, 24.0)
 WAYS = ("SIFT", "known", "alone")

@@ -20,12 +20,12 @@ except ImportError as error:
     raise SystemExit(f"this demo needs {error.name}: pip install kd-cv[cli,torch]") from None
 
 from kd_cv import KDModule, describe
-from kd_cv.descriptor.frames import as_gray
-from kd_cv.descriptor.sampling import extract_patches
+from kd_cv.descriptor.patches import extract_patches
 from kd_cv.draw.style import save_plot, style
 from kd_cv.evaluate.metrics import matching
 from kd_cv.fit import fit_whitening
 from kd_cv.fit.builders import warp_scene
+from kd_cv.gray import as_gray
 from kd_cv.whitening import Statistics, save
 
 TRAIN = ("astronaut", "coffee", "brick", "grass", "gravel", "camera")

@@ -12,9 +12,9 @@ import cv2
 from kd_cv import DoG, KDDescriptor, match
 from kd_cv.evaluate.readers import warped_images
 from kd_cv.fit.photographs import fit_photos, read_reduced, split_photos
-from kd_cv.geometry import reprojection_errors
 from kd_cv.io.files import utf8
 from kd_cv.io.images import list_photos
+from kd_cv.matching.geometry import reprojection_errors
 from kd_cv.pictures.matches import draw_matches
 from kd_cv.whitening import save
 

@@ -13,8 +13,8 @@ import numpy as np
 
 from kd_cv import KDDescriptor
 from kd_cv.io.files import utf8
-from kd_cv.models import find_homography
-from kd_cv.neighbours import match_descriptors
+from kd_cv.matching.neighbours import match_descriptors
+from kd_cv.matching.two_view import find_homography
 
 MJPG = cv2.VideoWriter_fourcc(*"MJPG")
 

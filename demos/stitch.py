@@ -9,8 +9,8 @@ import cv2
 import numpy as np
 
 from kd_cv import KDDescriptor
-from kd_cv.features import image_features
 from kd_cv.io.files import utf8
+from kd_cv.opencv.stitching import image_features
 
 FOCAL, SIZE = 500.0, (420, 420)  # of the example's views, in pixels
 

@@ -25,12 +25,13 @@ import cv2
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kd_cv.descriptor import core
-from kd_cv.descriptor.frames import as_frames, as_gray
+from kd_cv.descriptor import reference
+from kd_cv.descriptor.frames import as_frames
 from kd_cv.descriptor.kernels import PHI, RHO, THETA, Array, Grid, X, Y
 from kd_cv.descriptor.projection import Projection
 from kd_cv.descriptor.spec import Spec
-from kd_cv.feature2d import KDDescriptor
+from kd_cv.gray import as_gray
+from kd_cv.opencv.kd_descriptor import KDDescriptor
 from kd_cv.settings import Settings
 from kd_cv.types import Image
 
@@ -94,20 +95,20 @@ class Pixels:
         if stack.shape[-2:] != (P, P):
             raise ValueError(f"a patch must have shape {(P, P)}, got {stack.shape[-2:]}")
         gray = stack.astype(np.float64) * (1 / 255 if stack.dtype == np.uint8 else 1.0)
-        weight, cos, sin, textured = core.gradients(gray, c.smooth, c.diff)
+        weight, cos, sin, textured = reference.gradients(gray, c.smooth, c.diff)
         stacked = planes(np.arctan2(sin, cos), weight)
         sums = np.einsum("... k f, k f d -> ... d", stacked @ c.Phi, c.T)
-        norms = core.nonzero(sums**2 @ c.parts) ** 0.5 @ c.parts.T  # eq. of step 3, part by part
+        norms = reference.nonzero(sums**2 @ c.parts) ** 0.5 @ c.parts.T  # step 3
         scale = textured[..., None] / norms
         V = (scale * sums).sum(axis=1)
-        length = core.nonzero(np.linalg.norm(V, axis=1, keepdims=True))
+        length = reference.nonzero(np.linalg.norm(V, axis=1, keepdims=True))
         # |psi(p)| is g sqrt(m) times the same constant for all pixels.
         share = Grid.of_size(P).g * weight
         return cls(
             spec=spec,
             planes=stacked,
             scale=scale / length[:, None],
-            share=share / core.nonzero(share.sum(axis=(1, 2, 3), keepdims=True)),
+            share=share / reference.nonzero(share.sum(axis=(1, 2, 3), keepdims=True)),
             sides=np.asarray(sides, np.float64) / np.max(sides),
             V=V / length,
         )
@@ -331,7 +332,7 @@ def _heat_maps(pixels0: Pixels, pixels1: Pixels, linear: Linear) -> HeatMaps:
     z0, z1 = B(V0), B(V1)
     squares = (V0 * z0).sum(axis=1) * (V1 * z1).sum(axis=1)
     known = pixels0.V.any(axis=1) & pixels1.V.any(axis=1)  # of zero vectors it is zero
-    factor = (known / core.nonzero(np.sqrt(squares)))[:, None]
+    factor = (known / reference.nonzero(np.sqrt(squares)))[:, None]
     z0, z1 = factor * z0, factor * z1
     each = V0 * z1, V1 * z0
     shares = [sum(terms[:, part].sum(axis=1) for terms in each) / 2 for part in pixels0.spec.parts]

@@ -12,24 +12,23 @@ import cv2
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kd_cv.descriptor.engine import Describer
+from kd_cv.descriptor.describer import Describer
 from kd_cv.descriptor.frames import (
     MAGNIFICATION,
     Frames,
     Squares,
     as_magnification,
-    from_keypoints,
-    in_range,
-    of_sift,
     squares_of,
     upright_frames,
 )
+from kd_cv.descriptor.patches import Pyramid, as_scales, sample_squares
 from kd_cv.descriptor.projection import Projection
-from kd_cv.descriptor.sampling import Pyramid, as_scales, sample_squares
 from kd_cv.descriptor.spec import Spec
-from kd_cv.descriptor.windows import is_affine, windows
+from kd_cv.gray import in_range
 from kd_cv.io.archive import canonical_json
 from kd_cv.io.files import digest
+from kd_cv.keypoints import from_keypoints, of_sift
+from kd_cv.opencv.patch_sizes import is_affine, windows
 from kd_cv.types import Array32, Detector, KeyPoints
 from kd_cv.whitening.files import Use, use_of_images
 from kd_cv.whitening.registry import (

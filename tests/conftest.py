@@ -14,9 +14,9 @@ import pytest
 import skimage.data
 from hypothesis import HealthCheck, settings
 
-from kd_cv.descriptor.engine import describe_frames
-from kd_cv.descriptor.frames import from_keypoints
+from kd_cv.descriptor.describer import describe_frames
 from kd_cv.descriptor.spec import Spec
+from kd_cv.keypoints import from_keypoints
 from kd_cv.whitening.statistics import Statistics
 from kd_cv.whitening.trained import Sample, train
 from kd_cv.whitening.whitening import Whitening

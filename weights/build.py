@@ -18,7 +18,7 @@ import cv2
 import numpy as np
 from scenes import MAX_DIM, USES, described, fitted, hpatches, multiview
 
-from kd_cv.descriptor.engine import describe_patches
+from kd_cv.descriptor.describer import describe_patches
 from kd_cv.descriptor.spec import KERNELS, Spec
 from kd_cv.evaluate.candidates import make_candidates
 from kd_cv.evaluate.images import image_matching

@@ -10,10 +10,10 @@ from typing import Annotated, Any, Literal
 import typer
 
 from kd_cv.cli.options import Compare, Extracting, Images, Ratio
-from kd_cv.features import DESCRIPTORS
 from kd_cv.io.files import printable
 from kd_cv.io.images import say_others
-from kd_cv.neighbours import RATIO
+from kd_cv.matching.neighbours import RATIO
+from kd_cv.opencv.rootsift import DESCRIPTORS
 
 
 def command(

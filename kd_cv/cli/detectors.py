@@ -4,9 +4,9 @@ from typing import Any
 
 import cv2
 
-from kd_cv.detector.dog import DoG
-from kd_cv.detector.keypoints import opencv_factory
-from kd_cv.detector.parameters import MAX_FEATURES
+from kd_cv.detector.settings import MAX_FEATURES
+from kd_cv.keypoints import opencv_factory
+from kd_cv.opencv.dog import DoG
 
 FACTORIES = {
     "sift": "SIFT_create",

@@ -15,10 +15,10 @@ from kd_cv.cli.options import Compare, Descriptor, Json, Photos, make_feature
 from kd_cv.cli.outputs import check_output
 from kd_cv.cli.tables import print_table
 from kd_cv.evaluate.metrics import homography_corner_error
-from kd_cv.features import DESCRIPTORS
 from kd_cv.io.files import replacing
-from kd_cv.matching import STEPS, named_failure
-from kd_cv.models import NAMES
+from kd_cv.matching.pipeline import STEPS, named_failure
+from kd_cv.matching.two_view import NAMES
+from kd_cv.opencv.rootsift import DESCRIPTORS
 from kd_cv.pictures.matches import check_suffix, draw_matches, write_picture
 
 ROW_HEIGHTS = (720, 480)  # of a picture with one row, and with several

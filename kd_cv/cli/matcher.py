@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from kd_cv.checks import as_int, as_positive
 from kd_cv.cli.detectors import make_detector
 from kd_cv.cli.options import MaxKeypoints, MaxSize, Ratio, Weights, make_feature
-from kd_cv.descriptor.frames import as_gray
+from kd_cv.gray import as_gray
 from kd_cv.io.builtin import example_pair
 from kd_cv.io.sources import read_source
-from kd_cv.matching import MatchResult, match, timing
-from kd_cv.neighbours import RATIO, as_ratio
+from kd_cv.matching.neighbours import RATIO, as_ratio
+from kd_cv.matching.pipeline import MatchResult, match, timing
 
 Image = NDArray[np.uint8]
 

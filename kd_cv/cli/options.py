@@ -15,8 +15,8 @@ from typing import Annotated, Any
 
 import typer
 
-from kd_cv.feature2d import KDDescriptor
-from kd_cv.features import as_feature
+from kd_cv.opencv.kd_descriptor import KDDescriptor
+from kd_cv.opencv.rootsift import as_feature
 
 # What all or many commands take.
 Json = Annotated[bool, "Print one JSON object and nothing else.", "--json"]

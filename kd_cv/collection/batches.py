@@ -19,9 +19,9 @@ from kd_cv.collection.extraction import STAGES, Clock, Extraction
 from kd_cv.collection.hdf5 import open_hdf5, text_attribute, writing_hdf5
 from kd_cv.collection.names import Collection
 from kd_cv.collection.store import SETTINGS, write_image
-from kd_cv.descriptor.threads import on_threads
 from kd_cv.io.files import digest, reason, replacing
 from kd_cv.io.images import read_gray
+from kd_cv.parallel import on_threads
 
 MAX_BATCH = 16  # images of one partial file: what a crash can cost each worker
 

@@ -21,11 +21,11 @@ from typing import Any, TypeVar
 from kd_cv.checks import as_int
 from kd_cv.collection import Collection, Extraction, Summary, run
 from kd_cv.collection.batches import Batch, Report, run_batch
-from kd_cv.descriptor.threads import cores
-from kd_cv.feature2d import KDDescriptor
 from kd_cv.fit.matrices import scene_statistics
 from kd_cv.fit.scenes import Scene
 from kd_cv.io.files import PathLike
+from kd_cv.opencv.kd_descriptor import KDDescriptor
+from kd_cv.parallel import cores
 from kd_cv.settings import Settings
 from kd_cv.start import extra
 from kd_cv.whitening.statistics import Statistics

@@ -25,7 +25,7 @@ from kd_cv.collection.database import (
 )
 from kd_cv.fit.surface import largest_model, quiet
 from kd_cv.io.files import PathLike, drafting
-from kd_cv.neighbours import RATIO, as_ratio
+from kd_cv.matching.neighbours import RATIO, as_ratio
 
 MODEL = Path("sparse", "0")  # the first of the models, where COLMAP keeps it
 

@@ -24,7 +24,7 @@ from kd_cv.collection.names import MAX_LIST_BYTES
 from kd_cv.descriptor.frames import radians, sigma_from_size, to_corner
 from kd_cv.fit.surface import load_pycolmap
 from kd_cv.io.files import PathLike, read_text, replacing
-from kd_cv.neighbours import RATIO, match_descriptors
+from kd_cv.matching.neighbours import RATIO, match_descriptors
 
 DIM, NORM = 128, 512.0  # of SIFT in COLMAP
 PAIRS = "pairs.txt"  # beside a database: those that were matched

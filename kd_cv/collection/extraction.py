@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 
 from kd_cv.checks import as_int
 from kd_cv.collection.store import DTYPES, Features
-from kd_cv.descriptor.frames import from_keypoints, resized_frames
-from kd_cv.descriptor.threads import around
-from kd_cv.detector.keypoints import strongest
-from kd_cv.feature2d import KDDescriptor
-from kd_cv.features import DESCRIPTORS, as_feature
+from kd_cv.descriptor.frames import resized_frames
 from kd_cv.io.files import PathLike
 from kd_cv.io.images import reduced
+from kd_cv.keypoints import from_keypoints, strongest
+from kd_cv.opencv.kd_descriptor import KDDescriptor
+from kd_cv.opencv.rootsift import DESCRIPTORS, as_feature
+from kd_cv.parallel import around
 
 LAYOUT = 1  # to be raised when the layout or the meaning of a setting changes
 MAX_KEYPOINTS = 2**19  # of an image: what a feature file can be read back with

@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 
 from kd_cv.collection import Extraction, FeatureFile, Features, reading
 from kd_cv.collection.extraction import check_settings
-from kd_cv.descriptor.frames import as_detectable, as_gray
+from kd_cv.gray import as_detectable, as_gray
 from kd_cv.io.archive import read_archive, write_archive
 from kd_cv.io.files import PathLike, refused_as
-from kd_cv.models import Model, estimate
-from kd_cv.neighbours import RATIO, match_descriptors
+from kd_cv.matching.neighbours import RATIO, match_descriptors
+from kd_cv.matching.two_view import Model, estimate
 from kd_cv.start import extra
 from kd_cv.types import Image
 

@@ -30,9 +30,9 @@ from kd_cv.collection.hdf5 import load_h5py, open_hdf5, text_attribute, writing_
 from kd_cv.collection.names import Collection
 from kd_cv.collection.partial import clear, keep_settings, owned, remove
 from kd_cv.collection.store import READERS, SETTINGS, copy_image, names_in
-from kd_cv.descriptor.threads import cores
 from kd_cv.io.files import PathLike, printable, replacing
 from kd_cv.io.images import say_others
+from kd_cv.parallel import cores
 
 
 @dataclass(frozen=True)

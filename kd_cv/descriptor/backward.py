@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from kd_cv.descriptor import fused
-from kd_cv.descriptor.core import EPS, FLAT, NO_GRADIENT
+from kd_cv.descriptor import compiled
 from kd_cv.descriptor.projection import Array32
+from kd_cv.descriptor.reference import EPS, FLAT, NO_GRADIENT
 from kd_cv.descriptor.spec import PLANES, Spec
-from kd_cv.descriptor.threads import in_chunks
+from kd_cv.parallel import in_chunks
 
 _eps, _no_gradient, _flat = np.float32(EPS), np.float32(NO_GRADIENT), np.float32(FLAT)
 _half, _zero, _one = np.float32(0.5), np.float32(0.0), np.float32(1.0)
@@ -40,7 +40,7 @@ def patch_gradients(patches: Array32, gradients: Array32, spec: Spec) -> Array32
 
 @lru_cache(maxsize=32)
 def _constants(spec: Spec) -> tuple[Any, ...]:
-    plan, c = fused.plan(spec), spec.constants
+    plan, c = compiled.plan(spec), spec.constants
     every, once = np.ones(len(plan.once), np.bool_), plan.once != 0
     # Rows and columns of each quarter that are not those of another.
     quarters = ((every, every), (every, once), (once, every), (once, once))
@@ -51,7 +51,7 @@ def _constants(spec: Spec) -> tuple[Any, ...]:
     return smooth, diff, reach, plan.Phi, plan.first, kept, plan.source, plan.weight, plan.part_ends
 
 
-@fused.compiled
+@compiled.compiled
 def _back(  # type: ignore[no-untyped-def]
     patches, gradients, smooth, diff, reach, Phi, first, kept, source, weight, part_ends, out
 ):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from kd_cv.descriptor.core import nonzero, normalised
+from kd_cv.descriptor.reference import nonzero, normalised
 
 Array32 = NDArray[np.float32]
 

@@ -17,10 +17,10 @@ from types import ModuleType
 import numpy as np
 from numpy.typing import NDArray
 
-from kd_cv.descriptor.engine import describe_frames, load_fused
+from kd_cv.descriptor.describer import describe_frames, load_compiled
 from kd_cv.descriptor.frames import Frames
 from kd_cv.descriptor.kernels import THETA
-from kd_cv.descriptor.sampling import Pyramid
+from kd_cv.descriptor.patches import Pyramid
 from kd_cv.descriptor.spec import PLANES, Constants, Spec, smoothing
 
 #: Side of the patch in keypoint sizes, and deviation of g in sigmas: Lowe's.
@@ -117,8 +117,8 @@ def dominant_angles(gray: NDArray[np.generic], frames: Frames) -> NDArray[np.flo
 def _angles_of(gray: NDArray[np.generic] | Pyramid, frames: Frames, least: float) -> Angles:
     """The angles of frames (N, 4) that reach a share of the highest."""
     V = describe_frames(gray, frames, Orientation(), magnification=WINDOW)
-    fused = load_fused_detector()
-    return fused.angles(V, psi_of_angles(), least) if fused else angles(V, least)
+    compiled = load_compiled_detector()
+    return compiled.angles(V, psi_of_angles(), least) if compiled else angles(V, least)
 
 
 def angles(V: NDArray[np.float32], least: float = SECOND) -> Angles:
@@ -132,10 +132,10 @@ def angles(V: NDArray[np.float32], least: float = SECOND) -> Angles:
 
 
 @lru_cache(maxsize=1)
-def load_fused_detector() -> ModuleType | None:
+def load_compiled_detector() -> ModuleType | None:
     """The compiled parts of the detector, or None where Numba cannot be imported."""
-    if not load_fused():
+    if not load_compiled():
         return None
-    from kd_cv.detector import fused
+    from kd_cv.detector import compiled
 
-    return fused
+    return compiled

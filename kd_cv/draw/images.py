@@ -18,9 +18,10 @@ import cv2
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kd_cv.descriptor.frames import as_frames, from_keypoints, radians
+from kd_cv.descriptor.frames import as_frames, radians
 from kd_cv.draw.style import Axes, bare, plt, style, titled
 from kd_cv.io.images import reduced
+from kd_cv.keypoints import from_keypoints
 from kd_cv.pictures.palette import INLIER, OUTLIER, SKY, YELLOW
 
 # After `style`, which says what to install where there is no Matplotlib.

@@ -22,15 +22,17 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from kd_cv.descriptor.frames import as_gray, from_keypoints, resizing
-from kd_cv.descriptor.threads import opencv
+from kd_cv.descriptor.frames import resizing
 from kd_cv.explain import heat_limit, heat_maps, part_names
-from kd_cv.feature2d import KDDescriptor
+from kd_cv.gray import as_gray
 from kd_cv.io.files import replacing
 from kd_cv.io.images import reduced
-from kd_cv.matching import MatchResult, named_failure
-from kd_cv.models import NAMES, WORDS
-from kd_cv.neighbours import RATIO
+from kd_cv.keypoints import from_keypoints
+from kd_cv.matching.neighbours import RATIO
+from kd_cv.matching.pipeline import MatchResult, named_failure
+from kd_cv.matching.two_view import NAMES, WORDS
+from kd_cv.opencv.kd_descriptor import KDDescriptor
+from kd_cv.parallel import opencv
 from kd_cv.pictures import palette
 from kd_cv.pictures.matches import MAX_LINES
 from kd_cv.types import Feature

@@ -27,7 +27,7 @@ from scipy.spatial.transform import Rotation
 from kd_cv.descriptor.frames import from_corner, resizing
 from kd_cv.io.files import read_bytes, read_text
 from kd_cv.io.images import read_gray
-from kd_cv.models import as_camera
+from kd_cv.matching.two_view import as_camera
 
 Float64 = NDArray[np.float64]
 

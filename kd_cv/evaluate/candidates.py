@@ -17,14 +17,15 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from kd_cv.descriptor.frames import MAGNIFICATION, Frames, as_magnification, to_keypoints
+from kd_cv.descriptor.frames import MAGNIFICATION, Frames, as_magnification
+from kd_cv.descriptor.patches import extract_patches
 from kd_cv.descriptor.projection import Array32
-from kd_cv.descriptor.sampling import extract_patches
-from kd_cv.descriptor.threads import opencv
-from kd_cv.features import root
 from kd_cv.fit.matrices import fit_whitening, scene_statistics
 from kd_cv.fit.scenes import Scene
 from kd_cv.io.archive import checksum
+from kd_cv.keypoints import to_keypoints
+from kd_cv.opencv.rootsift import root
+from kd_cv.parallel import opencv
 from kd_cv.settings import Settings
 from kd_cv.whitening.registry import DEFAULT_WEIGHTS, DEFAULT_WHITENING
 from kd_cv.whitening.whitening import Whitening

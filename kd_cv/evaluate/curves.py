@@ -8,9 +8,9 @@ from typing import Any
 import cv2
 import numpy as np
 
-from kd_cv.descriptor.threads import opencv
 from kd_cv.evaluate.candidates import Array32, Candidate, Patches
 from kd_cv.evaluate.patches import PatchPairs
+from kd_cv.parallel import opencv
 from kd_cv.whitening.whitening import Whitening
 
 Points = list[tuple[float, float]]  # (x, FPR95)

@@ -15,8 +15,8 @@ from kd_cv.evaluate.candidates import Candidate
 from kd_cv.evaluate.pairs import AS_USUAL, Features, Float64, Measure, Views, at_keypoints, orders
 from kd_cv.evaluate.scores import PairScore, Score
 from kd_cv.fit.sequences import ImageSet
-from kd_cv.models import find_homography
-from kd_cv.neighbours import match_descriptors
+from kd_cv.matching.neighbours import match_descriptors
+from kd_cv.matching.two_view import find_homography
 
 CORNERS = (1, 3, 5, 10)  # pixels, of the homography's corners
 

@@ -26,9 +26,9 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from kd_cv.descriptor.frames import from_keypoints
-from kd_cv.detector.dog import DoG
 from kd_cv.evaluate.candidates import kornia_candidate
+from kd_cv.keypoints import from_keypoints
+from kd_cv.opencv.dog import DoG
 from kd_cv.types import KeyPoints
 
 Gray = NDArray[np.uint8]

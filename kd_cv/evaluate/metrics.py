@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.integrate import trapezoid
 from scipy.spatial import cKDTree
 
-from kd_cv.geometry import warp_points
+from kd_cv.matching.geometry import warp_points
 
 Float64 = NDArray[np.float64]
 

@@ -15,12 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kd_cv.checks import as_int, as_positive
-from kd_cv.descriptor.frames import from_keypoints
-from kd_cv.descriptor.threads import opencv
 from kd_cv.evaluate.cache import Cache
 from kd_cv.evaluate.candidates import Candidate
 from kd_cv.evaluate.scores import PairScore, Progress, Score, summaries, tell
-from kd_cv.neighbours import RATIO, as_ratio
+from kd_cv.keypoints import from_keypoints
+from kd_cv.matching.neighbours import RATIO, as_ratio
+from kd_cv.parallel import opencv
 
 SEEDS = 3  # how often the robust estimate is made of each pair, its matches in another order
 

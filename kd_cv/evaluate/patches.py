@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from kd_cv.descriptor.sampling import extract_patches
+from kd_cv.descriptor.patches import extract_patches
 from kd_cv.evaluate import metrics
 from kd_cv.evaluate.cache import NO_CACHE, Cache
 from kd_cv.evaluate.candidates import Array32, Candidate, Patches

@@ -15,17 +15,17 @@ from typing import Any
 import cv2
 import numpy as np
 
-from kd_cv.detector.keypoints import opencv_factory, strongest
 from kd_cv.evaluate import learned, metrics
 from kd_cv.evaluate.images import CORNERS, Plane, corner_errors, of_homographies
 from kd_cv.evaluate.pairs import AS_USUAL, Features, Gray, Measure, Views
 from kd_cv.evaluate.pose import THRESHOLDS, Scenes, of_cameras, pose_scores
 from kd_cv.evaluate.scores import PairScore, Score
-from kd_cv.feature2d import KDDescriptor
-from kd_cv.features import RootSIFT
 from kd_cv.fit.sequences import ImageSet
-from kd_cv.geometry import reprojection_errors
-from kd_cv.neighbours import match_descriptors
+from kd_cv.keypoints import opencv_factory, strongest
+from kd_cv.matching.geometry import reprojection_errors
+from kd_cv.matching.neighbours import match_descriptors
+from kd_cv.opencv.kd_descriptor import KDDescriptor
+from kd_cv.opencv.rootsift import RootSIFT
 from kd_cv.types import Feature
 
 

@@ -14,8 +14,8 @@ from kd_cv.evaluate.candidates import Candidate
 from kd_cv.evaluate.pairs import AS_USUAL, Features, Float64, Measure, Views, at_keypoints, orders
 from kd_cv.evaluate.scores import PairScore, Score
 from kd_cv.io.images import read_gray
-from kd_cv.models import find_pose
-from kd_cv.neighbours import match_descriptors
+from kd_cv.matching.neighbours import match_descriptors
+from kd_cv.matching.two_view import find_pose
 
 THRESHOLDS = (5, 10, 20)  # degrees
 #: Angles between the viewing directions, in degrees: pairs between two of them are a part.

@@ -20,14 +20,14 @@ from numpy.typing import NDArray
 
 from kd_cv.checks import as_int
 from kd_cv.descriptor.frames import Frames, radians
-from kd_cv.descriptor.sampling import SHARPNESS, Pyramid, max_depth
-from kd_cv.descriptor.threads import opencv
+from kd_cv.descriptor.patches import SHARPNESS, Pyramid, max_depth
 from kd_cv.evaluate.patch_sets import STRIP_SIDE
 from kd_cv.evaluate.tasks import Tasks, draw_tasks, write_tasks
 from kd_cv.fit.correspond import JITTER, REGION, PointMap, distinct, homography_map, jittered
 from kd_cv.fit.keypoints import detect
 from kd_cv.fit.sequences import ImageSet
 from kd_cv.io.files import replacing
+from kd_cv.parallel import opencv
 
 Gray = NDArray[np.uint8]
 Patches = NDArray[np.uint8]

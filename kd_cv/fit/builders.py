@@ -21,7 +21,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kd_cv.checks import as_int
-from kd_cv.descriptor.threads import opencv
 from kd_cv.fit.correspond import (
     JITTER,
     Array,
@@ -37,6 +36,7 @@ from kd_cv.fit.sequences import ImageSet, read_sequence
 from kd_cv.fit.surface import SurfaceMap, reconstruct, registered_views
 from kd_cv.io.files import PathLike
 from kd_cv.io.images import read_gray, read_photos
+from kd_cv.parallel import opencv
 
 JitterLevel = Literal["easy", "hard", "tough"]
 

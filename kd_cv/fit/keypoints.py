@@ -9,10 +9,10 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from kd_cv.descriptor.frames import from_keypoints
-from kd_cv.descriptor.threads import opencv
-from kd_cv.detector.dog import DoG
-from kd_cv.detector.parameters import CONTRAST
+from kd_cv.detector.settings import CONTRAST
+from kd_cv.keypoints import from_keypoints
+from kd_cv.opencv.dog import DoG
+from kd_cv.parallel import opencv
 
 Array = NDArray[np.float64]
 Detector = Literal["dog", "sift", "hessian", "harris"]

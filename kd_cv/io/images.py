@@ -15,9 +15,9 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from kd_cv.descriptor.threads import opencv
 from kd_cv.io.exif import tiff_size
 from kd_cv.io.files import PathLike, as_folder, read_bytes, reason
+from kd_cv.parallel import opencv
 
 PHOTO_SUFFIXES = frozenset(
     {".jpg", ".jpeg", ".png", ".bmp", ".ppm", ".pgm", ".tif", ".tiff", ".webp"}

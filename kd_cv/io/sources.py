@@ -11,7 +11,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from kd_cv.descriptor.frames import out_of_umat
+from kd_cv.gray import out_of_umat
 from kd_cv.io.exif import EXIF_DIRECTORY, FILM_MM, FOCAL_LENGTH_35MM, focal_in_widths
 from kd_cv.io.files import PathLike, refused_as
 from kd_cv.io.images import decoded, read_image_bytes

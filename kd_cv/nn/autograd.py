@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kd_cv.descriptor import core
-from kd_cv.descriptor.engine import describe_patches
+from kd_cv.descriptor import reference
+from kd_cv.descriptor.describer import describe_patches
 from kd_cv.descriptor.spec import Spec
 
 
@@ -43,7 +43,7 @@ class _Recomputed(torch.autograd.Function):
 class CompiledRaw(torch.autograd.Function):
     """Raw vectors (N, D) of float32 patches (N, P, P) on the CPU, there and back compiled.
 
-    constants: those of `core.raw`, for a derivative of the derivative.
+    constants: those of `reference.raw`, for a derivative of the derivative.
     """
 
     @staticmethod
@@ -58,7 +58,7 @@ class CompiledRaw(torch.autograd.Function):
         rest = (None,) * (1 + len(ctx.constants))
         if torch.is_grad_enabled():  # a derivative of this one is asked for
             seen = patches.view_as(patches)
-            rows = core.raw(seen, *ctx.constants)
+            rows = reference.raw(seen, *ctx.constants)
             return *torch.autograd.grad(rows, seen, grads, create_graph=True), *rest
         from kd_cv.descriptor.backward import patch_gradients
 

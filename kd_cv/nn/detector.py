@@ -8,14 +8,14 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from kd_cv.checks import as_int
-from kd_cv.descriptor import core as descriptor_core
+from kd_cv.descriptor import reference as descriptor_core
 from kd_cv.descriptor.frames import UPRIGHT
-from kd_cv.descriptor.sampling import max_depth
-from kd_cv.detector import core
-from kd_cv.detector.engine import DEVIATION, ROUNDING, detect_frames
+from kd_cv.descriptor.patches import max_depth
+from kd_cv.detector import reference
+from kd_cv.detector.detect import DEVIATION, ROUNDING, detect_frames
 from kd_cv.detector.orientation import DEGREES, WINDOW, YIELDING, Orientation, maxima, psi_of_angles
-from kd_cv.detector.parameters import DoGSettings
 from kd_cv.detector.scale_space import CANDIDATE, FEW, IN_SCALE, IN_SPACE, REACH, ScaleSpace
+from kd_cv.detector.settings import DoGSettings
 from kd_cv.nn.lafs import round_lafs
 from kd_cv.nn.sampling import pyramid_of, sample
 
@@ -131,11 +131,11 @@ def _strongest(
             levels.append(_blurred(levels[-1], t))
         D = torch.stack(levels[1:], 1) - torch.stack(levels[:-1], 1)
         least = space.smallest(space.least, octave)
-        b, layer, y, x = core.candidates(D, CANDIDATE * least).nonzero(as_tuple=True)
+        b, layer, y, x = reference.candidates(D, CANDIDATE * least).nonzero(as_tuple=True)
         around = torch.arange(2 * REACH + 1, device=D.device)
         at = [i[:, None, None, None] for i in (b, layer, y, x)]
         cubes = D[at[0], at[1] + around[:3, None, None], at[2] + around[:, None], at[3] + around]
-        t, value, good = core.fitted(cubes, in_space, in_scale, least, space.roundness)
+        t, value, good = reference.fitted(cubes, in_space, in_scale, least, space.roundness)
         place = torch.stack([x + REACH, y + REACH, layer + 1], 1) + t
         strength = space.strength(value, octave, place[:, 2])
         good &= strength >= space.least

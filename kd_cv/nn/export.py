@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from kd_cv.descriptor.frames import MAGNIFICATION, as_magnification
-from kd_cv.descriptor.sampling import as_scales
+from kd_cv.descriptor.patches import as_scales
 from kd_cv.io.files import PathLike, replacing
 from kd_cv.nn.lafs import round_lafs
 from kd_cv.nn.module import KDModule

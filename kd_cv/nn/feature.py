@@ -8,10 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from kd_cv.checks import as_int
-from kd_cv.descriptor.engine import Describer
+from kd_cv.descriptor.describer import Describer
 from kd_cv.descriptor.frames import MAGNIFICATION, as_magnification, squares_of
+from kd_cv.descriptor.patches import as_scales, max_depth
 from kd_cv.descriptor.projection import Projection
-from kd_cv.descriptor.sampling import as_scales, max_depth
 from kd_cv.descriptor.spec import Spec
 from kd_cv.nn.autograd import recomputed
 from kd_cv.nn.detector import DETECTED_MAGNIFICATION, DoGDetector

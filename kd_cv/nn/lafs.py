@@ -18,14 +18,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kd_cv.descriptor.frames import (
-    MAGNIFICATION,
-    UPRIGHT,
-    Frames,
-    as_magnification,
-    degrees,
-    from_keypoints,
-)
+from kd_cv.descriptor.frames import MAGNIFICATION, UPRIGHT, Frames, as_magnification, degrees
+from kd_cv.keypoints import from_keypoints
 
 
 def round_lafs(frames: Tensor, magnification: float) -> Tensor:

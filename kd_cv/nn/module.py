@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from kd_cv.descriptor import core
-from kd_cv.descriptor.engine import describe_patches, load_fused
+from kd_cv.descriptor import reference
+from kd_cv.descriptor.describer import describe_patches, load_compiled
 from kd_cv.descriptor.projection import Projection, project
 from kd_cv.descriptor.spec import Spec
 from kd_cv.nn.autograd import (
@@ -177,7 +177,7 @@ class KDModule(nn.Module):
             # functional_call, in Kornia's LAFDescriptor for example, handed in cast tensors.
             tensors = [t if t is None else t.to(self.Phi.device) for t in self._float32]
         # Without Numba there is no compiled way back.
-        if self.compilable(patches) and (load_fused() or not differentiated(patches)):
+        if self.compilable(patches) and (load_compiled() or not differentiated(patches)):
             spec, mu, A = Spec(self.patch_size, self.kernel), *tensors[-2:]
             flat = patches.float().flatten(0, 1)
             if S == 1 and mu is not None and A is not None and not differentiated(patches, mu, A):
@@ -251,7 +251,9 @@ def plain(
     """(B, S, P, P) to (B, D) by plain torch operations, on any device and in TorchScript."""
     dtype = torch.float64 if patches.dtype == torch.float64 else torch.float32
     x = patches.to(dtype).reshape(patches.shape[0] * S, patches.shape[2], patches.shape[3])
-    V = core.raw(x, smooth.to(dtype), diff.to(dtype), Phi.to(dtype), T.to(dtype), parts.to(dtype))
+    V = reference.raw(
+        x, smooth.to(dtype), diff.to(dtype), Phi.to(dtype), T.to(dtype), parts.to(dtype)
+    )
     return whitened(V, mu, A, S, power).to(patches.dtype)
 
 
@@ -264,7 +266,7 @@ def _in_full_precision(S: int, power: float, patches: Tensor, *tensors: Any) -> 
 def whitened(V: Tensor, mu: Tensor | None, A: Tensor | None, S: int, power: float) -> Tensor:
     """Raw vectors (B * S, D) to (B, d): the mean of each S of them, projected."""
     if S != 1:
-        V = core.normalised(V.reshape(V.shape[0] // S, S, V.shape[1]).sum(1))
+        V = reference.normalised(V.reshape(V.shape[0] // S, S, V.shape[1]).sum(1))
     if mu is not None and A is not None:
         V = project(V, mu.to(V.dtype), A.to(V.dtype), power)
     return V

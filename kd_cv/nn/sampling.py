@@ -10,8 +10,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from kd_cv.descriptor.frames import MAX_SIDE
-from kd_cv.descriptor.sampling import FADE, SHARPNESS
+from kd_cv.descriptor.patches import FADE, SHARPNESS
+from kd_cv.gray import MAX_SIDE
 from kd_cv.nn.lafs import scaled
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kd_cv.descriptor.frames import MAGNIFICATION
-from kd_cv.descriptor.sampling import extract_patches
+from kd_cv.descriptor.patches import extract_patches
 from kd_cv.descriptor.spec import Spec
 from kd_cv.evaluate.candidates import kd_candidate
 from kd_cv.evaluate.curves import Curves, robustness_curves

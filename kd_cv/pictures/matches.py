@@ -12,10 +12,11 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from kd_cv.descriptor.frames import as_detectable, as_gray, from_corner, resized_points
-from kd_cv.descriptor.threads import opencv
+from kd_cv.descriptor.frames import from_corner, resized_points
+from kd_cv.gray import as_detectable, as_gray
 from kd_cv.io.files import replacing
-from kd_cv.models import NAMES, WORDS, Model
+from kd_cv.matching.two_view import NAMES, WORDS, Model
+from kd_cv.parallel import opencv
 from kd_cv.pictures import palette
 from kd_cv.pictures.palette import Color
 from kd_cv.types import Array32, KeyPoints

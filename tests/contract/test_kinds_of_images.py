@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from kd_cv import KDDescriptor, match
-from kd_cv.descriptor.frames import as_gray
+from kd_cv.gray import as_gray
 
 rng = np.random.default_rng(0)
 IMAGE = cv2.GaussianBlur(rng.integers(0, 256, (60, 80)).astype(np.uint8), (0, 0), 1.0)

@@ -23,7 +23,7 @@ from benchmarks.material import Config, load_material
 from benchmarks.measure import Row, Spread, Target, take_turns, threads
 from benchmarks.report import Part, Report, in_time
 from benchmarks.sections import SECTIONS, run
-from kd_cv.descriptor.threads import cores
+from kd_cv.parallel import cores
 
 pytestmark = pytest.mark.slow
 
@@ -219,9 +219,9 @@ def test_a_new_process_says_what_went_wrong():
 def test_stages_add_up_to_the_fused_path():
     pytest.importorskip("numba")
     from benchmarks.stages import operations, truncated
-    from kd_cv.descriptor.engine import describe_frames
-    from kd_cv.descriptor.frames import from_keypoints
-    from kd_cv.descriptor.fused import STAGES
+    from kd_cv.descriptor.compiled import STAGES
+    from kd_cv.descriptor.describer import describe_frames
+    from kd_cv.keypoints import from_keypoints
 
     material = load_material()
     for P in (31, 32):

@@ -184,7 +184,7 @@ def test_estimators(sequences: Path, tmp_path: Path) -> None:
     arguments = "--planes", sequences, "--cameras", tmp_path, tmp_path, "--seeds", 2
     found = rows(run("estimators", *arguments))
     assert found[0] == ["homography, AUC of the corner error", "pairs", "1", "3", "5", "10"]
-    ours = [row for row in found if row[0] == "kd_cv.models"]
+    ours = [row for row in found if row[0] == "kd_cv.matching.two_view"]
     assert [row[1] for row in ours] == ["2", "1"]
     assert all(float(row[-1]) > 50 for row in ours)
     others = [row for row in found if row[0] in ("PoseLib", "pycolmap")]

@@ -70,7 +70,7 @@ def test_an_import_from_above_is_found(house, line):
 @pytest.mark.slow
 def test_a_circle_inside_a_room_is_found(house):
     with (house / "kd_cv/descriptor/kernels.py").open("a") as file:
-        file.write("\n\ndef later():\n    import kd_cv.descriptor.fused\n")
+        file.write("\n\ndef later():\n    import kd_cv.descriptor.compiled\n")
     code, out = layers(house)
     assert (
         code == 1 and "No two files of a room import each other, in a circle or later BROKEN" in out

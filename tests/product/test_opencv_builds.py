@@ -73,9 +73,7 @@ def test_the_import_says_that_it_is_not_there(tmp_path):
 )
 def test_two_builds_in_one_folder_are_warned_of_once(tmp_path, builds, kept):
     installs(tmp_path, *builds)
-    program = (
-        f"import cv2; cv2.__file__ = '{tmp_path}/cv2/__init__.py'; import kd_cv, kd_cv.matching"
-    )
+    program = f"import cv2; cv2.__file__ = '{tmp_path}/cv2/__init__.py'; import kd_cv, kd_cv.gray"
     child = run(tmp_path, "-c", program)
     assert child.returncode == 0 and child.stderr.count("UserWarning") == 1
     names = " ".join(sorted(name for name, _ in builds))

@@ -24,7 +24,7 @@ import numpy as np
 from golden import make
 from kd_cv import KDDescriptor, describe
 from kd_cv.whitening import registry as weights
-from kd_cv.descriptor.frames import to_keypoints
+from kd_cv.keypoints import to_keypoints
 
 assert weights.folder().name == "weights_data", weights.folder()
 for name in weights.registry():

@@ -19,7 +19,7 @@ import numpy as np
 from hostile import IMAGE, POINTS
 
 from kd_cv import KDDescriptor
-from kd_cv.descriptor.frames import to_keypoints
+from kd_cv.keypoints import to_keypoints
 
 
 def large() -> bool:

@@ -7,12 +7,14 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from kd_cv import KDDescriptor, describe
-from kd_cv.descriptor import core
-from kd_cv.descriptor.engine import describe_frames, describe_patches
-from kd_cv.descriptor.frames import MAX_SIDE, squares_of, to_keypoints
+from kd_cv.descriptor import reference
+from kd_cv.descriptor.describer import describe_frames, describe_patches
+from kd_cv.descriptor.frames import squares_of
 from kd_cv.descriptor.kernels import PHI, RHO, THETA, X
-from kd_cv.descriptor.sampling import extract_patches, max_depth, sampling_steps
+from kd_cv.descriptor.patches import extract_patches, max_depth, sampling_steps
 from kd_cv.descriptor.spec import CART_DIM, KERNELS, POLAR_DIM, Spec
+from kd_cv.gray import MAX_SIDE
+from kd_cv.keypoints import to_keypoints
 
 pytestmark = pytest.mark.slow
 
@@ -34,7 +36,7 @@ def patches_of(seed: int, P: int) -> np.ndarray:
 
 def raw64(patches: np.ndarray, spec: Spec) -> np.ndarray:
     c = spec.constants
-    return core.raw(np.asarray(patches, np.float64), c.smooth, c.diff, c.Phi, c.T, c.parts)
+    return reference.raw(np.asarray(patches, np.float64), c.smooth, c.diff, c.Phi, c.T, c.parts)
 
 
 seeds = st.integers(0, 2**32 - 1)
@@ -126,9 +128,9 @@ def gain_bound(patches: np.ndarray, spec: Spec, gain: float, rounding: float) ->
     P = spec.patch_size
     gx, gy = c.smooth @ patches @ c.diff.T, c.diff @ patches @ c.smooth.T
     m, theta = np.maximum(np.hypot(gx, gy), 1e-12), np.arctan2(gy, gx)
-    weight = np.sqrt(m + core.EPS)
+    weight = np.sqrt(m + reference.EPS)
     random = np.minimum(2, 3.5 * rounding / m)
-    steady = np.minimum(2, core.EPS * max(1.0, 1 / gain) / (2 * m))
+    steady = np.minimum(2, reference.EPS * max(1.0, 1 / gain) / (2 * m))
     k = np.arange(1, 4)[:, None, None, None]
     planes = weight * np.concatenate([np.ones((1, *m.shape)), np.cos(k * theta), np.sin(k * theta)])
     V = np.einsum("k n f, k f d -> n d", planes.reshape(7, len(m), -1) @ c.Phi, c.T)

@@ -591,7 +591,7 @@ def test_the_report_shows_names_as_text(name):
     from html.parser import HTMLParser
 
     from kd_cv.draw.report import Page
-    from kd_cv.matching import match
+    from kd_cv.matching.pipeline import match
 
     y, x = np.mgrid[:48, :48]
     gray = np.rint(127 + 60 * np.sin(x * y / 90)).astype(np.uint8)

@@ -9,9 +9,9 @@ import pytest
 from golden import make
 
 from kd_cv import KDDescriptor
-from kd_cv.descriptor import engine
-from kd_cv.descriptor.frames import to_keypoints
-from kd_cv.descriptor.sampling import as_scales
+from kd_cv.descriptor import describer
+from kd_cv.descriptor.patches import as_scales
+from kd_cv.keypoints import to_keypoints
 from kd_cv.whitening.files import use_of_images
 
 with np.load(make.PATH) as stored:
@@ -26,13 +26,13 @@ def by_descriptor(name, kernel, P, whitening, scales):
 
 def fused(name, *case):
     pytest.importorskip("numba")
-    assert engine.load_fused() is not None
+    assert describer.load_compiled() is not None
     return by_descriptor(name, *case)
 
 
 def without_numba(name, *case):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(engine, "load_fused", lambda: None)
+        patch.setattr(describer, "load_compiled", lambda: None)
         return by_descriptor(name, *case)
 
 
@@ -99,9 +99,9 @@ threads, chunk, seed = map(int, sys.argv[1:])
 import cv2, hashlib, numpy as np
 cv2.setNumThreads(threads)
 from kd_cv import KDDescriptor, describe
-from kd_cv.descriptor import threads as home
-from kd_cv.descriptor.frames import to_keypoints
-from kd_cv.descriptor.sampling import as_scales
+from kd_cv import parallel as home
+from kd_cv.keypoints import to_keypoints
+from kd_cv.descriptor.patches import as_scales
 from kd_cv.whitening.files import use_of_images
 home.CHUNK = chunk
 from golden import make

@@ -23,9 +23,9 @@ from kd_cv.evaluate.pairs import SEEDS, Measure
 from kd_cv.evaluate.pipelines import make_pipelines, on_homographies, on_poses
 from kd_cv.evaluate.pose import MAX_ANGLE, THRESHOLDS, relative_pose
 from kd_cv.evaluate.readers import image_sets
-from kd_cv.features import DESCRIPTORS
 from kd_cv.io.files import read_text
-from kd_cv.neighbours import RATIO
+from kd_cv.matching.neighbours import RATIO
+from kd_cv.opencv.rootsift import DESCRIPTORS
 
 MAX_BYTES = 10**6  # of a file of --times
 TITLES = DESCRIPTORS | {

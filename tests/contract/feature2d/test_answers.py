@@ -13,8 +13,8 @@ import pytest
 from of_feature2d import OF_SIFT, VARIED
 
 from kd_cv import KDDescriptor
-from kd_cv.descriptor.sampling import as_scales
-from kd_cv.detector.parameters import DoGSettings
+from kd_cv.descriptor.patches import as_scales
+from kd_cv.detector.settings import DoGSettings
 from kd_cv.settings import Settings
 
 

@@ -6,7 +6,7 @@ import pytest
 from of_feature2d import is_table, unchanged, values
 
 from kd_cv import KDDescriptor
-from kd_cv.descriptor.frames import from_keypoints
+from kd_cv.keypoints import from_keypoints
 
 
 @pytest.mark.slow

@@ -6,9 +6,10 @@ import pytest
 from of_feature2d import OPENCV, is_table, unchanged
 
 from kd_cv import KDDescriptor
-from kd_cv.descriptor import engine
-from kd_cv.descriptor.frames import describable, from_keypoints, to_keypoints
-from kd_cv.descriptor.sampling import as_scales
+from kd_cv.descriptor import describer
+from kd_cv.descriptor.frames import describable
+from kd_cv.descriptor.patches import as_scales
+from kd_cv.keypoints import from_keypoints, to_keypoints
 from kd_cv.settings import as_uint8
 
 HOPELESS = [
@@ -90,7 +91,7 @@ def test_the_largest_patch_is_described_on_both_paths(camera, monkeypatch):
     for image in (camera[:, :300], camera[:1], camera[:, :1]):
         rows = [kd.compute(image, [largest])[1]]
         with monkeypatch.context() as patch:
-            patch.setattr(engine, "load_fused", lambda: None)
+            patch.setattr(describer, "load_compiled", lambda: None)
             rows.append(kd.compute(image, [largest])[1])
         assert np.isfinite(rows).all()
         assert rows[0].any() == rows[1].any()

@@ -26,9 +26,9 @@ def main() -> None:
         sys.meta_path.insert(0, Absent(name))
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        from kd_cv.descriptor.engine import load_fused
+        from kd_cv.descriptor.describer import load_compiled
 
-        load_fused()
+        load_compiled()
     for warning in caught:
         print("warning:", warning.message)
     saved, failures = {}, 0

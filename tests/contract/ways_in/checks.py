@@ -61,9 +61,9 @@ def check_layouts(entry: Entry) -> None:
 
 
 def tolerance(entry: Entry) -> float:
-    from kd_cv.descriptor.engine import load_fused
+    from kd_cv.descriptor.describer import load_compiled
 
-    return entry.tolerance if load_fused() else max(entry.tolerance, entry.rounding)
+    return entry.tolerance if load_compiled() else max(entry.tolerance, entry.rounding)
 
 
 def check_again(entry: Entry) -> None:

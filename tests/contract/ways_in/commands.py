@@ -13,9 +13,9 @@ import cv2
 import numpy as np
 
 from kd_cv.collection.extraction import CONTRAST
-from kd_cv.detector.engine import extrema
+from kd_cv.detector.detect import extrema
 from kd_cv.detector.orientation import oriented
-from kd_cv.detector.parameters import DoGSettings
+from kd_cv.detector.settings import DoGSettings
 from ways_in.arrays import is_table
 from ways_in.entry import Entry, Rows
 

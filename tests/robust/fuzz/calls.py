@@ -12,11 +12,11 @@ from pieces import texture
 from target import Target, folder
 
 from kd_cv import DoG, KDDescriptor, describe, match
-from kd_cv.descriptor.frames import as_gray
-from kd_cv.descriptor.windows import windows as windows_of
 from kd_cv.explain import explain as explained
-from kd_cv.models import MODELS, NEEDED, estimate
-from kd_cv.neighbours import match_descriptors
+from kd_cv.gray import as_gray
+from kd_cv.matching.neighbours import match_descriptors
+from kd_cv.matching.two_view import MODELS, NEEDED, estimate
+from kd_cv.opencv.patch_sizes import windows as windows_of
 
 REFUSED = (ValueError, TypeError)  # of every call
 

@@ -538,7 +538,7 @@ _KEY, _CODE = ("a signature", "a machine", ()), ("compiled", b"code" * 50)
 
 
 def _compiled_files(here: Path) -> object:
-    from kd_cv.descriptor.compiled import CheckedFiles
+    from kd_cv.jit import CheckedFiles
 
     return CheckedFiles(str(here), _compiled_files, {})
 

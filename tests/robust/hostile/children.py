@@ -15,7 +15,7 @@ import cv2
 import numpy as np
 
 from kd_cv import KDDescriptor
-from kd_cv.descriptor.frames import to_keypoints
+from kd_cv.keypoints import to_keypoints
 
 rng = np.random.default_rng(0)
 IMAGE = cv2.GaussianBlur(rng.integers(0, 256, (60, 80)).astype(np.uint8), (0, 0), 1.0)

@@ -6,9 +6,9 @@ import pytest
 
 from hostile import IMAGE, POINTS, has_none, has_rows
 from kd_cv import KDDescriptor
-from kd_cv.descriptor.engine import describe_frames
+from kd_cv.descriptor.describer import describe_frames
 from kd_cv.descriptor.frames import as_frames
-from kd_cv.descriptor.sampling import extract_patches
+from kd_cv.descriptor.patches import extract_patches
 from kd_cv.descriptor.spec import Spec
 
 NAN, INF, HUGE = np.nan, np.inf, 3.4e38

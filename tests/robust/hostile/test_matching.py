@@ -5,7 +5,7 @@ import pytest
 
 from hostile import IMAGE
 from kd_cv import KDDescriptor, match
-from kd_cv.neighbours import match_descriptors
+from kd_cv.matching.neighbours import match_descriptors
 
 WITHOUT_KEYPOINTS = {
     "empty": np.zeros((0, 0), np.uint8), "1 x 1": np.zeros((1, 1), np.uint8),

@@ -13,7 +13,7 @@ import pytest
 
 from hostile import IMAGE, RNG
 from kd_cv import KDDescriptor, match
-from kd_cv.descriptor.frames import from_keypoints, to_keypoints
+from kd_cv.keypoints import from_keypoints, to_keypoints
 
 POINTS = to_keypoints(
     np.column_stack([RNG.uniform(0, 80, (500, 2)), RNG.uniform(1, 9, 500), np.zeros(500)])

@@ -22,9 +22,10 @@ from skimage import data
 from kd_cv import KDDescriptor
 from kd_cv.cli import main
 from kd_cv.collection import Extraction, batches, cluster, extract
-from kd_cv.descriptor.frames import as_gray, from_keypoints, to_keypoints
 from kd_cv.fit import fit_photos
 from kd_cv.fit.scenes import Scene, View
+from kd_cv.gray import as_gray
+from kd_cv.keypoints import from_keypoints, to_keypoints
 from kd_cv.whitening.files import save
 from kd_cv.whitening.statistics import Statistics
 from kd_cv.whitening.whitening import Whitening

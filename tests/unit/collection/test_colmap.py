@@ -25,8 +25,8 @@ from kd_cv.collection.database import (
     write_database,
     write_pairs,
 )
-from kd_cv.features import root
-from kd_cv.neighbours import match_descriptors
+from kd_cv.matching.neighbours import match_descriptors
+from kd_cv.opencv.rootsift import root
 from kd_cv.settings import as_uint8
 
 pytestmark = pytest.mark.slow

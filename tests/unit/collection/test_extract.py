@@ -21,9 +21,10 @@ from kd_cv.collection import Collection, Extraction, FeatureFile, extract, readi
 from kd_cv.collection.batches import Batch, Report, batches
 from kd_cv.collection.extraction import CONTRAST, STAGES
 from kd_cv.collection.run import by_threads, duration, shown
-from kd_cv.descriptor.frames import MAGNIFICATION, from_keypoints
+from kd_cv.descriptor.frames import MAGNIFICATION
 from kd_cv.io import images
-from kd_cv.neighbours import match_descriptors
+from kd_cv.keypoints import from_keypoints
+from kd_cv.matching.neighbours import match_descriptors
 
 h5py = pytest.importorskip("h5py")
 
@@ -470,7 +471,7 @@ def test_killed_at_any_moment(tmp_path: Path) -> None:
     output = tmp_path / "f.h5"
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(
-        ["kd_cv.collection.run", "kd_cv.descriptor.fused", "h5py", "skimage.data"]
+        ["kd_cv.collection.run", "kd_cv.descriptor.compiled", "h5py", "skimage.data"]
     )
     rng = random.Random(0)
     left_behind = [0]

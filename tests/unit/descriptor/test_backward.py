@@ -1,14 +1,14 @@
-"""The compiled derivative against autograd's of `core.raw`, and differences."""
+"""The compiled derivative against autograd's of `reference.raw`, and differences."""
 
 import numpy as np
 import pytest
 
 pytest.importorskip("numba")
 
-from kd_cv.descriptor import core
+from kd_cv.descriptor import reference
 from kd_cv.descriptor.backward import patch_gradients
 from kd_cv.descriptor.spec import Spec
-from kd_cv.descriptor.threads import on_threads
+from kd_cv.parallel import on_threads
 
 NAMES = ("smooth", "diff", "Phi", "T", "parts")
 
@@ -40,7 +40,7 @@ def test_it_is_the_derivative_that_autograd_finds(P, kernel):
         x = torch.tensor(patches, dtype=dtype, requires_grad=True)
         constants = [torch.tensor(getattr(spec.constants, name)).to(dtype) for name in NAMES]
         (expected,) = torch.autograd.grad(
-            core.raw(x, *constants), x, torch.tensor(slopes).to(dtype)
+            reference.raw(x, *constants), x, torch.tensor(slopes).to(dtype)
         )
         largest = expected.abs().amax((1, 2), keepdim=True).numpy()
         assert np.all(np.abs(found - expected.numpy()) <= tolerance * largest)
@@ -52,7 +52,7 @@ def test_it_predicts_small_changes():
     rng = np.random.default_rng(1)
     slopes, step = rng.normal(size=(1, spec.dim)), 1e-5 * rng.normal(size=patches.shape)
     constants = [getattr(spec.constants, name) for name in NAMES]
-    ahead, behind = (core.raw(patches + sign * step, *constants) for sign in (0.5, -0.5))
+    ahead, behind = (reference.raw(patches + sign * step, *constants) for sign in (0.5, -0.5))
     gradient = patch_gradients(np.float32(patches), np.float32(slopes), spec)
     assert np.vdot(gradient, step) == pytest.approx(np.vdot(slopes, ahead - behind), rel=1e-3)
 

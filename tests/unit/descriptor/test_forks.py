@@ -11,10 +11,11 @@ import time
 import cv2
 import pytest
 
-from kd_cv import KDDescriptor, match, matching
-from kd_cv.descriptor.threads import Gate, around, opencv
-from kd_cv.features import RootSIFT
+from kd_cv import KDDescriptor, match
 from kd_cv.fit.keypoints import detect
+from kd_cv.matching import pipeline
+from kd_cv.opencv.rootsift import RootSIFT
+from kd_cv.parallel import Gate, around, opencv
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 
@@ -78,7 +79,7 @@ def test_the_features_of_opencv_pass_the_gate(camera, monkeypatch, name):
     monkeypatch.setattr(Gate, "__enter__", counted)
     sift = cv2.SIFT_create(50)
     work = {
-        "sift": lambda: matching._extract(sift, None, camera, None, None),
+        "sift": lambda: pipeline._extract(sift, None, camera, None, None),
         "rootsift": lambda: RootSIFT(50).detectAndCompute(camera, None),
         "kd": lambda: KDDescriptor(detector=sift).detect(camera),
     }[name]
@@ -102,8 +103,8 @@ def test_a_child_forked_while_another_thread_compiles_can_compile():
         import os, signal, threading, time
         import cv2, numpy as np
         import kd_cv
-        from kd_cv.descriptor.engine import load_fused
-        load_fused()
+        from kd_cv.descriptor.describer import load_compiled
+        load_compiled()
         from numba.core.compiler_lock import global_compiler_lock
         holding = threading.Event()
 

@@ -6,20 +6,16 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from kd_cv.descriptor.engine import describe_frames
+from kd_cv.descriptor.describer import describe_frames
 from kd_cv.descriptor.frames import (
     MAGNIFICATIONS,
-    as_detectable,
     as_frames,
-    as_gray,
     as_magnification,
     describable,
-    from_keypoints,
     radians,
     squares_of,
-    to_keypoints,
 )
-from kd_cv.descriptor.sampling import (
+from kd_cv.descriptor.patches import (
     FADE,
     Pyramid,
     extract_patches,
@@ -28,6 +24,8 @@ from kd_cv.descriptor.sampling import (
     sampling_steps,
 )
 from kd_cv.descriptor.spec import Spec
+from kd_cv.gray import as_detectable, as_gray
+from kd_cv.keypoints import from_keypoints, to_keypoints
 
 # Images -------------------------------------------------------------------------------------------
 

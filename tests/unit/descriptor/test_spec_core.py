@@ -9,11 +9,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import kd_cv
-from kd_cv.descriptor import core
-from kd_cv.descriptor.frames import from_keypoints
+from kd_cv.descriptor import reference
+from kd_cv.descriptor.patches import extract_patches
 from kd_cv.descriptor.projection import Projection
-from kd_cv.descriptor.sampling import extract_patches
 from kd_cv.descriptor.spec import KERNELS, Spec
+from kd_cv.keypoints import from_keypoints
 
 DIM = {"concat": 238, "polar": 175, "cart": 63}
 
@@ -21,7 +21,7 @@ DIM = {"concat": 238, "polar": 175, "cart": 63}
 def raw64(patches, spec):
     """core.raw in float64."""
     c = spec.constants
-    return core.raw(np.asarray(patches, np.float64), c.smooth, c.diff, c.Phi, c.T, c.parts)
+    return reference.raw(np.asarray(patches, np.float64), c.smooth, c.diff, c.Phi, c.T, c.parts)
 
 
 @pytest.fixture(scope="module")
@@ -199,9 +199,11 @@ def test_core_runs_on_torch_tensors(sift_patches, dtype, atol):
     patches, c = sift_patches(32)[:40].astype(dtype), Spec(32).constants
     constants = [a.astype(dtype) for a in (c.smooth, c.diff, c.Phi, c.T, c.parts)]
     tensors = [torch.from_numpy(a) for a in (patches, *constants)]
-    result = core.raw(*tensors)
+    result = reference.raw(*tensors)
     assert result.dtype == getattr(torch, dtype)
-    np.testing.assert_allclose(result.numpy(), core.raw(patches, *constants), rtol=0, atol=atol)
+    np.testing.assert_allclose(
+        result.numpy(), reference.raw(patches, *constants), rtol=0, atol=atol
+    )
 
 
 # Properties of the raw vector ---------------------------------------------------------------------

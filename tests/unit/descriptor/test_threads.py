@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from kd_cv import KDDescriptor
-from kd_cv.descriptor import threads as descriptor_threads
-from kd_cv.descriptor.threads import KEPT, Scratch, in_chunks, in_parallel, on_threads, scratch
+from kd_cv import parallel as descriptor_threads
+from kd_cv.parallel import KEPT, Scratch, in_chunks, in_parallel, on_threads, scratch
 
 CALLERS = 16
 
@@ -36,7 +36,7 @@ class Watched:
 @pytest.mark.parametrize("count", [1, 2, 4])
 def test_many_callers_do_not_multiply_the_threads(threads, count, monkeypatch):
     """Three cores: as many callers at work, or as many as threads, and the helpers."""
-    monkeypatch.setattr("kd_cv.descriptor.threads.cores", lambda: 3)
+    monkeypatch.setattr("kd_cv.parallel.cores", lambda: 3)
     threads(count)
     work = Watched()
     with ThreadPoolExecutor(CALLERS) as pool:
@@ -46,7 +46,7 @@ def test_many_callers_do_not_multiply_the_threads(threads, count, monkeypatch):
 
 def test_callers_that_were_told_their_threads_do_not_wait(threads, monkeypatch):
     """As workers of an extraction are: each has one, whatever OpenCV has."""
-    monkeypatch.setattr("kd_cv.descriptor.threads.cores", lambda: 1)
+    monkeypatch.setattr("kd_cv.parallel.cores", lambda: 1)
     threads(1)
     together = threading.Barrier(CALLERS)
 
@@ -59,7 +59,7 @@ def test_callers_that_were_told_their_threads_do_not_wait(threads, monkeypatch):
 
 
 def test_callers_whose_helpers_call_do_not_wait_for_themselves(threads, monkeypatch):
-    monkeypatch.setattr("kd_cv.descriptor.threads.cores", lambda: 2)
+    monkeypatch.setattr("kd_cv.parallel.cores", lambda: 2)
     threads(2)
     work = Watched()
 
@@ -102,7 +102,7 @@ def test_a_block_that_says_another_number(threads):
 def test_a_child_that_was_forked_while_helpers_worked_has_its_own():
     program = """
         import os, threading, cv2
-        from kd_cv.descriptor.threads import in_parallel
+        from kd_cv.parallel import in_parallel
         cv2.setNumThreads(4)
         begun, go_on = threading.Barrier(5), threading.Event()
         def work(job):

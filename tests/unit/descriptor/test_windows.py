@@ -9,8 +9,9 @@ import pytest
 
 import kd_cv
 from kd_cv import KDDescriptor, explain
-from kd_cv.descriptor.frames import MAGNIFICATION, from_keypoints, to_keypoints
-from kd_cv.descriptor.windows import CORNER, windows
+from kd_cv.descriptor.frames import MAGNIFICATION
+from kd_cv.keypoints import from_keypoints, to_keypoints
+from kd_cv.opencv.patch_sizes import CORNER, windows
 
 BLOB = MAGNIFICATION
 # What each detector's keypoints get, in sizes. Not every OpenCV has every detector.

@@ -9,11 +9,11 @@ import pytest
 
 import kd_cv
 from kd_cv import DoG
-from kd_cv.descriptor.engine import load_fused
-from kd_cv.descriptor.frames import from_keypoints, sift_octave
-from kd_cv.detector.engine import extrema
+from kd_cv.descriptor.describer import load_compiled
+from kd_cv.detector.detect import extrema
 from kd_cv.detector.orientation import SECOND, YIELDING
 from kd_cv.detector.scale_space import FEW, ScaleSpace
+from kd_cv.keypoints import from_keypoints, sift_octave
 
 
 def rows(keypoints):
@@ -288,12 +288,12 @@ def test_a_file_of_wrong_settings_changes_nothing(tmp_path):
 
 def test_without_numba_the_keypoints_are_the_same(camera, monkeypatch):
     expected = DoG(300).detect_frames(camera).frames
-    for module in (kd_cv.detector.engine, kd_cv.detector.orientation):
-        monkeypatch.setattr(module, "load_fused_detector", lambda: None)
-    monkeypatch.setattr(kd_cv.descriptor.engine, "load_fused", lambda: None)
+    for module in (kd_cv.detector.detect, kd_cv.detector.orientation):
+        monkeypatch.setattr(module, "load_compiled_detector", lambda: None)
+    monkeypatch.setattr(kd_cv.descriptor.describer, "load_compiled", lambda: None)
     frames = DoG(300).detect_frames(camera).frames
     assert (np.abs(frames - expected).max(1) < 0.01).mean() >= 0.995
-    assert load_fused() is not None
+    assert load_compiled() is not None
 
 
 @pytest.mark.slow

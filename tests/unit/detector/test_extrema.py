@@ -5,9 +5,8 @@ import numpy as np
 import pytest
 from scipy.ndimage import gaussian_filter
 
-from kd_cv.descriptor.threads import Scratch
-from kd_cv.detector import engine, fused, orientation
-from kd_cv.detector.engine import detect_frames, extrema, gain_of
+from kd_cv.detector import compiled, detect, orientation
+from kd_cv.detector.detect import detect_frames, extrema, gain_of
 from kd_cv.detector.scale_space import (
     CAMERA_BLUR,
     FOR_SIZE,
@@ -17,6 +16,7 @@ from kd_cv.detector.scale_space import (
     derivatives,
     gaussian,
 )
+from kd_cv.parallel import Scratch
 
 
 def blob(x, y, s, shape=(96, 128), sign=1.0):
@@ -56,11 +56,11 @@ def test_of_two_blobs_as_bright_the_larger_one_is_stronger():
         assert space.smallest(strength.item(), octave) <= 0.02
 
 
-@pytest.mark.parametrize("compiled", [fused, None])
+@pytest.mark.parametrize("compiled", [compiled, None])
 def test_levels_are_the_image_blurred_by_their_sigmas(camera, compiled):
     space = ScaleSpace(sigma=1.1)
     following = np.empty((256, 256), np.float32)
-    D, top = engine._differences(camera, space, 1 / 255, 128, 256, following, compiled, Scratch())
+    D, top = detect._differences(camera, space, 1 / 255, 128, 256, following, compiled, Scratch())
     image = camera / 255.0
     levels = [
         gaussian_filter(image, np.sqrt(s**2 - CAMERA_BLUR**2), mode="mirror", truncate=6)
@@ -81,7 +81,7 @@ def test_compiled_blurs_are_those_of_opencv(shape, dtype):
         differences = np.empty((2, 5, shape[1]), np.float32)
         blurred = np.empty((2, shape[0] - 5, shape[1]), np.float32)
         for blur, out, D in zip(
-            (fused.blurred, engine._blurred), blurred, differences, strict=True
+            (compiled.blurred, detect._blurred), blurred, differences, strict=True
         ):
             blur(image, taps, 0.01, 2, out, D, 4)
         np.testing.assert_allclose(*blurred, atol=1e-5)
@@ -120,8 +120,8 @@ def test_the_reference_and_the_compiled_path_find_the_same(photographs, monkeypa
     for space in (ScaleSpace(contrast=0.01), ScaleSpace(1.1, 4, 0.03, 20.0)):
         fast = detect_frames(gray, space)
         with monkeypatch.context() as without:
-            for module in (engine, orientation):
-                without.setattr(module, "load_fused_detector", lambda: None)
+            for module in (detect, orientation):
+                without.setattr(module, "load_compiled_detector", lambda: None)
             slow = detect_frames(gray, space)
         assert len(fast.frames) > 100
         assert abs(len(fast.frames) - len(slow.frames)) <= 0.005 * len(slow.frames)
@@ -148,9 +148,9 @@ def test_keypoints_are_bit_identical_for_any_number_of_threads(photographs):
 @pytest.mark.slow
 def test_strips_leave_no_seam(camera, monkeypatch):
     whole = extrema(camera, ScaleSpace(contrast=0.01))
-    monkeypatch.setattr(engine, "STRIP", 1 << 20)
+    monkeypatch.setattr(detect, "STRIP", 1 << 20)
     assert same(extrema(camera, ScaleSpace(contrast=0.01)), whole) > 0.999
-    monkeypatch.setattr(engine, "STRIP", 16)
+    monkeypatch.setattr(detect, "STRIP", 16)
     striped = extrema(camera, ScaleSpace(contrast=0.01))
     assert same(whole, striped) > 0.999 and same(striped, whole) > 0.999
 
@@ -178,7 +178,7 @@ def test_the_compiled_angles_are_those_of_the_reference():
     V = np.random.default_rng(0).normal(size=(2000, 7)).astype(np.float32)
     V[:, 0] += 4  # f is positive, as a sum of weights is
     V[::50] = 0  # no gradient: one angle, 0
-    index, angle, share = fused.angles(V, orientation.psi_of_angles(), orientation.SECOND)
+    index, angle, share = compiled.angles(V, orientation.psi_of_angles(), orientation.SECOND)
     whose, expected, height = orientation.angles(V)
     assert np.array_equal(index, whose) and len(index) > len(V)
     assert np.abs((angle - expected + 180) % 360 - 180).max() < 0.05

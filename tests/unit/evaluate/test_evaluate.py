@@ -11,7 +11,6 @@ from kd_cv import KDDescriptor, describe
 from kd_cv.cli import main
 from kd_cv.cli.evaluate.options import Comparison
 from kd_cv.cli.evaluate.pairs import AtKeypoints
-from kd_cv.descriptor.frames import from_keypoints
 from kd_cv.evaluate import metrics
 from kd_cv.evaluate.cache import Cache
 from kd_cv.evaluate.candidates import (
@@ -39,10 +38,11 @@ from kd_cv.evaluate.readers import (
 )
 from kd_cv.evaluate.strips import strips_of_sequence
 from kd_cv.evaluate.tasks import Tasks
-from kd_cv.features import RootSIFT
 from kd_cv.fit.scenes import NO_POINT, Scene, View
 from kd_cv.fit.sequences import ImageSet, read_sequence
 from kd_cv.io.builtin import builtin_photos
+from kd_cv.keypoints import from_keypoints
+from kd_cv.opencv.rootsift import RootSIFT
 from kd_cv.whitening import save
 
 SHARED = Path(__file__).resolve().parents[4] / "shared" / "data"

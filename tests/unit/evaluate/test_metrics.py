@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy.spatial.distance import cdist
 
 from kd_cv.evaluate import metrics
-from kd_cv.geometry import reprojection_errors
+from kd_cv.matching.geometry import reprojection_errors
 
 # Few distinct values: most examples have ties.
 ranked = st.lists(st.tuples(st.integers(0, 6), st.booleans()), min_size=1, max_size=40)

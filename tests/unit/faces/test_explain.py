@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from kd_cv import KDDescriptor
-from kd_cv.descriptor import core
-from kd_cv.descriptor.frames import as_gray, to_keypoints
+from kd_cv.descriptor import reference
 from kd_cv.descriptor.projection import Projection, project
 from kd_cv.descriptor.spec import KERNELS, Spec
 from kd_cv.explain import (
@@ -23,6 +22,8 @@ from kd_cv.explain import (
     pixel_responses,
     planes,
 )
+from kd_cv.gray import as_gray
+from kd_cv.keypoints import to_keypoints
 from kd_cv.whitening.statistics import Statistics
 from kd_cv.whitening.whitening import Whitening
 
@@ -40,12 +41,14 @@ def photo_patches(P: int, count: int = 2, seed: int = 0) -> np.ndarray:
 
 def raw(patches: np.ndarray, spec: Spec) -> np.ndarray:
     c = spec.constants
-    return core.raw(patches / 255, c.smooth, c.diff, c.Phi, c.T, c.parts)
+    return reference.raw(patches / 255, c.smooth, c.diff, c.Phi, c.T, c.parts)
 
 
 def gradients(patch: np.ndarray, spec: Spec) -> tuple[np.ndarray, np.ndarray]:
     """Angle and weight of the pixels of a patch."""
-    weight, cos, sin, _ = core.gradients(patch / 255, spec.constants.smooth, spec.constants.diff)
+    weight, cos, sin, _ = reference.gradients(
+        patch / 255, spec.constants.smooth, spec.constants.diff
+    )
     return np.arctan2(sin, cos), weight
 
 

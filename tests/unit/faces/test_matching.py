@@ -9,11 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kd_cv
-from kd_cv import KDDescriptor, MatchResult, matching
-from kd_cv.features import RootSIFT, as_feature, root
-from kd_cv.matching import timing
-from kd_cv.models import TwoViews, find_homography
-from kd_cv.neighbours import match_descriptors
+from kd_cv import KDDescriptor, MatchResult
+from kd_cv.matching import pipeline
+from kd_cv.matching.neighbours import match_descriptors
+from kd_cv.matching.pipeline import timing
+from kd_cv.matching.two_view import TwoViews, find_homography
+from kd_cv.opencv.rootsift import RootSIFT, as_feature, root
 from kd_cv.pictures.matches import draw_matches
 
 
@@ -370,6 +371,6 @@ def test_why_an_image_has_no_keypoints(camera, image, reason):
 
 def test_matches_that_have_nothing_in_common(camera, monkeypatch):
     nothing = TwoViews("homography", None, np.zeros(20, bool))
-    monkeypatch.setattr(matching, "estimate", lambda *_, **__: nothing)
+    monkeypatch.setattr(pipeline, "estimate", lambda *_, **__: nothing)
     result = kd_cv.match(camera, camera, max_keypoints=50)
     assert result.failure == "the 20 matches have nothing in common"

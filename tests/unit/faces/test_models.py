@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from kd_cv.geometry import cross_matrix, epipolar_errors, pose_errors, reprojection_errors
-from kd_cv.models import (
+from kd_cv.matching.geometry import cross_matrix, epipolar_errors, pose_errors, reprojection_errors
+from kd_cv.matching.two_view import (
     MODELS,
     as_camera,
     believable,
@@ -87,7 +87,7 @@ def test_of_two_poses_that_as_many_matches_fit_the_one_with_points_before_it_is_
     E_0to1 = cross_matrix(T_0TO1) @ R_0to1
     R_a, R_b, t = cv2.decomposeEssentialMat(E_0to1)
     poses = [(R, sign * t.ravel()) for R in (R_a, R_b) for sign in (1, -1)]  # all four have one E
-    monkeypatch.setattr("kd_cv.models._searched", lambda *_: iter(poses))
+    monkeypatch.setattr("kd_cv.matching.two_view._searched", lambda *_: iter(poses))
     found = find_pose(points0, points1, K0, K1)
     assert angle(found.t_0to1, T_0TO1) < 0.5 and angle(found.R_0to1[0], R_0to1[0]) < 0.2
 

@@ -7,7 +7,7 @@ import cv2
 import numpy as np
 import pytest
 
-from kd_cv.descriptor.frames import from_keypoints
+from kd_cv.keypoints import from_keypoints
 from kd_cv.settings import Settings
 from kd_cv.whitening import save
 from kd_cv.whitening.registry import resolve

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from kd_cv import KDDescriptor
-from kd_cv.features import image_features
+from kd_cv.opencv.stitching import image_features
 
 
 def test_the_matcher_of_the_pipeline_finds_how_two_parts_overlap(photographs):

@@ -11,13 +11,13 @@ import pytest
 
 from kd_cv import KDDescriptor
 from kd_cv.cli import main
-from kd_cv.descriptor.engine import describe_frames
-from kd_cv.descriptor.frames import from_keypoints
+from kd_cv.descriptor.describer import describe_frames
 from kd_cv.descriptor.spec import KERNELS, Spec
 from kd_cv.fit import matrices as fit
 from kd_cv.fit.matrices import describe_scene, part
 from kd_cv.fit.photographs import fit_photos, photo_scene, read_reduced, split_photos
 from kd_cv.fit.scenes import Scene, View
+from kd_cv.keypoints import from_keypoints
 from kd_cv.settings import Settings
 from kd_cv.whitening.files import load, save
 from kd_cv.whitening.statistics import Statistics

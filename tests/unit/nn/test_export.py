@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from kd_cv import KDDescriptor
-from kd_cv.descriptor.frames import from_keypoints
-from kd_cv.descriptor.sampling import extract_patches
+from kd_cv.descriptor.patches import extract_patches
+from kd_cv.keypoints import from_keypoints
 
 torch = pytest.importorskip("torch", minversion="2.13", reason="the extra export needs torch 2.13")
 

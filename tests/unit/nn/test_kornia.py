@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 
 from kd_cv import KDDescriptor, describe
-from kd_cv.descriptor.frames import describable, from_keypoints
-from kd_cv.descriptor.sampling import extract_patches
+from kd_cv.descriptor.frames import describable
+from kd_cv.descriptor.patches import extract_patches
+from kd_cv.keypoints import from_keypoints
 
 torch = pytest.importorskip("torch")
 KF = pytest.importorskip("kornia.feature")

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from kd_cv import KDDescriptor, describe
-from kd_cv.descriptor.frames import from_keypoints
-from kd_cv.descriptor.sampling import extract_patches
+from kd_cv.descriptor.patches import extract_patches
+from kd_cv.keypoints import from_keypoints
 from kd_cv.whitening.variants import VARIANTS
 from kd_cv.whitening.whitening import Whitening
 
@@ -269,7 +269,7 @@ def kept_bytes(kd, x):
 @pytest.fixture
 def by_torch(monkeypatch):
     """Gradients as without Numba, and as on other devices."""
-    monkeypatch.setattr(module, "load_fused", lambda: None)
+    monkeypatch.setattr(module, "load_compiled", lambda: None)
 
 
 def test_a_gradient_changes_no_bit_and_keeps_the_patches_only(patches):
@@ -282,8 +282,8 @@ def test_a_gradient_changes_no_bit_and_keeps_the_patches_only(patches):
 def test_compiled_gradients_are_those_of_torch(patches, fitted, monkeypatch):
     for settings in ({"whitening": None}, {"whitening": "pcasqrt"}, {"trainable": True}):
         kd, grads = KDModule(weights=fitted, **settings), []
-        for way in (module.load_fused, lambda: None):
-            monkeypatch.setattr(module, "load_fused", way)
+        for way in (module.load_compiled, lambda: None):
+            monkeypatch.setattr(module, "load_compiled", way)
             x = patches.clone().requires_grad_()
             kd.pooled(x[:300].reshape(-1, 2, P, P)).pow(3).sum().backward()
             grads.append([x.grad, *(p.grad.clone() for p in kd.parameters())])
@@ -293,8 +293,8 @@ def test_compiled_gradients_are_those_of_torch(patches, fitted, monkeypatch):
 
 def test_a_derivative_of_the_compiled_derivative(patches, fitted, monkeypatch):
     kd, found = KDModule(whitening=None), []
-    for way in (module.load_fused, lambda: None):
-        monkeypatch.setattr(module, "load_fused", way)
+    for way in (module.load_compiled, lambda: None):
+        monkeypatch.setattr(module, "load_compiled", way)
         x = patches[:4].clone().requires_grad_()
         (slope,) = torch.autograd.grad(kd(x).pow(3).sum(), x, create_graph=True)
         found.append(torch.autograd.grad(slope.square().sum(), x)[0])
@@ -362,7 +362,7 @@ def test_autocast_does_not_reach_the_gradient(patches, supervised, monkeypatch, 
     """Not even that of a `backward` inside it, whose products torch would have in bfloat16."""
     monkeypatch.setattr(module, "CHUNK_CPU", chunk)
     if not compiled:
-        monkeypatch.setattr(module, "load_fused", lambda: None)
+        monkeypatch.setattr(module, "load_compiled", lambda: None)
 
     def gradient(pooled):
         x = patches[:300].clone().requires_grad_()

@@ -16,10 +16,10 @@ from pathlib import Path
 import numpy as np
 import skimage.data
 
-from kd_cv.descriptor import core
+from kd_cv.descriptor import reference
 from kd_cv.descriptor.frames import MAGNIFICATION, squares_of
+from kd_cv.descriptor.patches import as_scales, pyramid_for, sample, sampling_steps
 from kd_cv.descriptor.projection import Projection
-from kd_cv.descriptor.sampling import as_scales, pyramid_for, sample, sampling_steps
 from kd_cv.descriptor.spec import KERNELS, Spec
 from kd_cv.whitening.files import use_of_images
 from kd_cv.whitening.registry import DEFAULT_WEIGHTS, projection_for
@@ -80,8 +80,10 @@ def in_float64(
     spec = Spec(P, kernel)
     c = spec.constants
     patches = patches_at(gray, frames, P, scales).astype(np.float64)
-    raw = [core.raw(patches[:, s], c.smooth, c.diff, c.Phi, c.T, c.parts) for s in range(scales)]
-    V = core.normalised(sum(raw))
+    raw = [
+        reference.raw(patches[:, s], c.smooth, c.diff, c.Phi, c.T, c.parts) for s in range(scales)
+    ]
+    V = reference.normalised(sum(raw))
     use = use_of_images(as_scales(scales))
     projection = projection_for(spec, whitening, DEFAULT_WEIGHTS, 128, use)
     if projection is None:

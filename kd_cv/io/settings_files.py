@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import cv2
 import numpy as np
 
-from kd_cv.descriptor.sampling import MAX_SCALES
+from kd_cv.descriptor.patches import MAX_SCALES
 from kd_cv.io.files import PathLike, opened, refused_as, replacing, utf8
 
 NODE = "feature2d"  # of the settings in a file of their own

@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kd_cv.descriptor.frames import UPRIGHT, Frames, size_from_sigma
-from kd_cv.descriptor.sampling import Pyramid
-from kd_cv.descriptor.threads import Scratch, in_parallel, opencv, scratch
-from kd_cv.detector import core
-from kd_cv.detector.orientation import YIELDING, load_fused_detector, oriented
+from kd_cv.descriptor.patches import Pyramid
+from kd_cv.detector import reference
+from kd_cv.detector.orientation import YIELDING, load_compiled_detector, oriented
 from kd_cv.detector.scale_space import CANDIDATE, FEW, IN_SCALE, IN_SPACE, REACH, Array, ScaleSpace
+from kd_cv.parallel import Scratch, in_parallel, opencv, scratch
 
 #: Rows of a strip: the rows around it that it needs too would else cost more than it does itself.
 STRIP = 128
@@ -146,15 +146,15 @@ def _of_octave(
     starts = range(0, height, STRIP)
     strips: list[Any] = [None] * len(starts)
     following = np.empty(((height + 1) // 2, (width + 1) // 2), np.float32)
-    fused = load_fused_detector()
+    compiled = load_compiled_detector()
 
     def strip(start: int) -> None:
         stop = min(start + STRIP, height)
         least = space.smallest(weakest.value, octave)
         with scratch() as arrays:
-            D, top = _differences(image, space, gain, start, stop, following, fused, arrays)
+            D, top = _differences(image, space, gain, start, stop, following, compiled, arrays)
             inside = max(start, REACH) - top, min(stop, height - REACH) - top
-            rows = (fused.extrema if fused else _by_core)(D, *inside, least, space.roundness)
+            rows = (compiled.extrema if compiled else _by_core)(D, *inside, least, space.roundness)
         rows[:, 1] += top
         rows[:, 3] = space.strength(rows[:, 3], octave, rows[:, 2])
         strips[start // STRIP] = rows = masked(rows, mask, 2**octave)
@@ -171,7 +171,7 @@ def _differences(
     start: int,
     stop: int,
     following: Array32,
-    fused: ModuleType | None,
+    compiled: ModuleType | None,
     arrays: Scratch,
 ) -> tuple[Array32, int]:
     """D (n + 2, rows, W) of rows start..stop and REACH more, and where they begin.
@@ -187,7 +187,7 @@ def _differences(
         around = REACH + sum(reaches[level + 1 :])
         return max(0, start - around), min(height, stop + around)
 
-    blurred = fused.blurred if fused else _blurred
+    blurred = compiled.blurred if compiled else _blurred
     above, below = rows(0)
     if gain is None:
         before = image[above:below]
@@ -235,14 +235,16 @@ def _by_core(D: Array32, top: int, bottom: int, weakest: float, roundness: float
     sole: 1 if it lies in the cell of its candidate, so that no other candidate leads to it; else 0.
     """
     wanted = D[:, top - REACH : bottom + REACH]
-    layer, y, x = np.nonzero(core.candidates(wanted, CANDIDATE * weakest))
+    layer, y, x = np.nonzero(reference.candidates(wanted, CANDIDATE * weakest))
     around = np.arange(2 * REACH + 1)
     cubes = wanted[
         layer[:, None, None, None] + np.arange(3)[:, None, None],
         y[:, None, None, None] + around[:, None],
         x[:, None, None, None] + around,
     ]
-    t, value, good = core.fitted(cubes.astype(np.float64), IN_SPACE, IN_SCALE, weakest, roundness)
+    t, value, good = reference.fitted(
+        cubes.astype(np.float64), IN_SPACE, IN_SCALE, weakest, roundness
+    )
     sole = (abs(t) < 0.5).all(axis=1)
     columns = [x + REACH + t[:, 0], y + top + t[:, 1], layer + 1 + t[:, 2], value, sole]
     return np.stack(columns, axis=1)[good]

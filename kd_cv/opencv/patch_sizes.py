@@ -27,7 +27,8 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from kd_cv.descriptor.frames import MAGNIFICATION, UPRIGHT, of_sift
+from kd_cv.descriptor.frames import MAGNIFICATION, UPRIGHT
+from kd_cv.keypoints import of_sift
 
 AFFINE = "AffineFeature"
 #: Side of the window of a corner in pixels of the image in which it was found.

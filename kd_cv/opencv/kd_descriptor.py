@@ -9,25 +9,27 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from dataclasses import fields, replace
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from kd_cv.descriptor.frames import UPRIGHT, Frames, as_detectable, as_gray, to_keypoints
+from kd_cv.descriptor.frames import UPRIGHT, Frames
+from kd_cv.descriptor.patches import Pyramid
 from kd_cv.descriptor.projection import Projection
-from kd_cv.descriptor.sampling import Pyramid
 from kd_cv.descriptor.spec import Spec
-from kd_cv.descriptor.threads import around
-from kd_cv.detector.arguments import as_list, as_mask
-from kd_cv.detector.dog import DoG
-from kd_cv.detector.engine import Detected, detect_frames
+from kd_cv.detector.detect import Detected, detect_frames
 from kd_cv.detector.orientation import dominant_angles
-from kd_cv.detector.parameters import EDGE_THRESHOLD, LAYERS, SIGMA, DoGSettings, SIFTLike
+from kd_cv.detector.settings import EDGE_THRESHOLD, LAYERS, SIGMA, DoGSettings
+from kd_cv.gray import as_detectable, as_gray
 from kd_cv.io.files import PathLike
-from kd_cv.io.storage import read_settings, write_settings
+from kd_cv.io.settings_files import read_settings, write_settings
+from kd_cv.keypoints import copy_keypoints, to_keypoints
+from kd_cv.opencv.arguments import as_list, as_mask
+from kd_cv.opencv.dog import DoG
+from kd_cv.opencv.sift_like import SIFTLike
+from kd_cv.parallel import around
 from kd_cv.settings import Settings, understands_kornia
 from kd_cv.types import Detector, Image, Images, KeyPoints
 from kd_cv.whitening.registry import DEFAULT_WEIGHTS, DEFAULT_WHITENING, Weights
@@ -405,23 +407,3 @@ def _handed_out(rows: NDArray[Any], image: Any, descriptors: Any) -> Any:
         descriptors[:] = rows
         return descriptors
     return rows
-
-
-@lru_cache(maxsize=1)
-def _copier() -> cv2.Feature2D:
-    return cv2.FastFeatureDetector_create()
-
-
-def copy_keypoints(keypoints: Sequence[cv2.KeyPoint] | None) -> KeyPoints:
-    """New KeyPoint objects with the values of the given ones; () for None."""
-    if keypoints is None:
-        return ()
-    try:
-        # OpenCV hands back copies of the keypoints when the image is empty: no Python loop.
-        copies, _ = _copier().compute(None, keypoints)
-    except (cv2.error, TypeError, SystemError) as error:  # SystemError: a sequence that raises
-        kind = type(keypoints).__name__
-        raise TypeError(f"keypoints must be a sequence of cv2.KeyPoint, got {kind}") from error
-    if None in keypoints:  # to OpenCV, a keypoint of size 0
-        raise TypeError("keypoints must be a sequence of cv2.KeyPoint, got None among them")
-    return tuple(copies)

@@ -1,4 +1,4 @@
-"""One way from patches and from frames to descriptors: fused where Numba is there, else `core`."""
+"""Patches and frames to descriptors: compiled where Numba is there, else the NumPy reference."""
 
 import warnings
 from collections.abc import Sequence
@@ -9,18 +9,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kd_cv.descriptor import core
+from kd_cv.descriptor import reference
 from kd_cv.descriptor.frames import Frames, Squares, squares_of
-from kd_cv.descriptor.projection import Array32, Projection
-from kd_cv.descriptor.sampling import (
+from kd_cv.descriptor.patches import (
     Pyramid,
     pyramid_for,
     pyramid_of_patches,
     sample,
     sampling_steps,
 )
+from kd_cv.descriptor.projection import Array32, Projection
 from kd_cv.descriptor.spec import Spec
-from kd_cv.descriptor.threads import in_chunks, scratch
+from kd_cv.parallel import in_chunks, scratch
 
 BLOCK = 16  # frames of a product without Numba
 
@@ -33,10 +33,10 @@ class Describer:
         self.dim = projection.dim if projection else spec.dim
 
     @cached_property
-    def _fused_constants(self) -> tuple[Any, ...]:
-        from kd_cv.descriptor import fused
+    def _compiled_constants(self) -> tuple[Any, ...]:
+        from kd_cv.descriptor import compiled
 
-        return fused.plan(self.spec), fused.padded(self.projection, self.spec)
+        return compiled.plan(self.spec), compiled.padded(self.projection, self.spec)
 
     def of_patches(self, patches: NDArray[Any]) -> Array32:
         """Rows (N, D) of patches (N, P, P), uint8 or float."""
@@ -44,16 +44,16 @@ class Describer:
             patches = patches.astype(np.float32, copy=False)
         gain = np.float32(1 / 255 if patches.dtype == np.uint8 else 1.0)
         out = np.empty((len(patches), self.dim), dtype=np.float32)
-        fused = load_fused()
-        if fused:
+        compiled = load_compiled()
+        if compiled:
             # A read-only array is another type to Numba, which would compile everything again.
             patches = np.require(patches, requirements=["C", "W"])
-            plan, whitening = self._fused_constants
+            plan, whitening = self._compiled_constants
 
             def chunk(a: int, b: int) -> None:
                 pyramid, steps = pyramid_of_patches(patches[a:b], gain)
                 with scratch() as arrays:
-                    fused.describe(pyramid, steps, plan, whitening, arrays, out[a:b])
+                    compiled.describe(pyramid, steps, plan, whitening, arrays, out[a:b])
         else:
 
             def chunk(a: int, b: int) -> None:
@@ -70,13 +70,13 @@ class Describer:
         out = np.empty((len(squares), self.dim), dtype=np.float32)
         steps = sampling_steps(squares, gray.shape, self.spec.patch_size)
         pyramid = pyramid_for(gray, steps)
-        fused = load_fused()
-        if fused:
-            plan, whitening = self._fused_constants
+        compiled = load_compiled()
+        if compiled:
+            plan, whitening = self._compiled_constants
 
             def chunk(a: int, b: int) -> None:
                 with scratch() as arrays:
-                    fused.describe(pyramid, steps[a:b], plan, whitening, arrays, out[a:b])
+                    compiled.describe(pyramid, steps[a:b], plan, whitening, arrays, out[a:b])
         else:
 
             def chunk(a: int, b: int) -> None:
@@ -101,8 +101,8 @@ class Describer:
             V = np.zeros((BLOCK, self.spec.dim), np.float32)
             for patches in sizes:
                 block[: len(rows)] = patches[a : a + BLOCK]
-                V += core.raw(block, *_core_constants(self.spec))
-            V = core.normalised(V)
+                V += reference.raw(block, *_core_constants(self.spec))
+            V = reference.normalised(V)
             rows[:] = (self.projection(V) if self.projection else V)[: len(rows)]
 
 
@@ -134,10 +134,10 @@ def _core_constants(spec: Spec) -> tuple[Array32, ...]:
 
 
 @lru_cache(maxsize=1)
-def load_fused() -> ModuleType | None:
+def load_compiled() -> ModuleType | None:
     """The compiled data path, or None, with a hint, where Numba cannot be imported."""
     try:
-        from kd_cv.descriptor import fused
+        from kd_cv.descriptor import compiled
     except (ImportError, OSError) as error:  # OSError: its library finds no memory
         warnings.warn(
             f"Numba cannot be imported ({error}); kd_cv uses its slower NumPy path. "
@@ -145,4 +145,4 @@ def load_fused() -> ModuleType | None:
             stacklevel=2,
         )
         return None
-    return fused
+    return compiled

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kd_cv.descriptor.fused import LANES, compiled
+from kd_cv.descriptor.compiled import LANES, compiled
 from kd_cv.detector.scale_space import (
     CANDIDATE,
     FARTHEST,

@@ -11,11 +11,13 @@ from typing import Any, overload
 
 import cv2
 
-from kd_cv.descriptor.frames import as_gray, to_keypoints
-from kd_cv.detector.arguments import as_list, as_mask
-from kd_cv.detector.engine import Detected, detect_frames
-from kd_cv.detector.parameters import EDGE_THRESHOLD, LAYERS, SIGMA, DoGSettings, SIFTLike
-from kd_cv.io.storage import read_settings, write_settings
+from kd_cv.detector.detect import Detected, detect_frames
+from kd_cv.detector.settings import EDGE_THRESHOLD, LAYERS, SIGMA, DoGSettings
+from kd_cv.gray import as_gray
+from kd_cv.io.settings_files import read_settings, write_settings
+from kd_cv.keypoints import to_keypoints
+from kd_cv.opencv.arguments import as_list, as_mask
+from kd_cv.opencv.sift_like import SIFTLike
 from kd_cv.types import Image, Images, KeyPoints
 
 

@@ -13,16 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kd_cv.checks import as_float
-from kd_cv.descriptor.frames import (
-    MAGNIFICATION,
-    Squares,
-    as_frames,
-    as_gray,
-    as_magnification,
-    squares_of,
-)
+from kd_cv.descriptor.frames import MAGNIFICATION, Squares, as_frames, as_magnification, squares_of
 from kd_cv.descriptor.spec import Spec
-from kd_cv.descriptor.threads import opencv
+from kd_cv.gray import as_gray
+from kd_cv.parallel import opencv
 
 # Ratio of the largest to the smallest patch for `scales=n`, evenly spread on a log scale.
 SPREAD = 2.56

@@ -20,14 +20,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kd_cv.checks import as_positive
-from kd_cv.descriptor.threads import opencv
-from kd_cv.geometry import (
+from kd_cv.matching.geometry import (
     as_points,
     cross_matrix,
     epipolar_errors,
     pose_errors,
     reprojection_errors,
 )
+from kd_cv.parallel import opencv
 
 Model = Literal["homography", "fundamental", "essential"]
 MODELS = (*get_args(Model), "auto")

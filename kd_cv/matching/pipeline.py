@@ -12,18 +12,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kd_cv.checks import as_float, as_int, as_positive
-from kd_cv.descriptor.frames import as_detectable, as_gray, from_keypoints, resized_frames
-from kd_cv.descriptor.threads import around
-from kd_cv.detector.keypoints import strongest
-from kd_cv.detector.parameters import MAX_FEATURES
-from kd_cv.feature2d import KDDescriptor
-from kd_cv.features import as_feature
-from kd_cv.geometry import epipolar_errors, reprojection_errors
+from kd_cv.descriptor.frames import resized_frames
+from kd_cv.detector.settings import MAX_FEATURES
+from kd_cv.gray import as_detectable, as_gray
 from kd_cv.io.files import PathLike
 from kd_cv.io.images import reduced
 from kd_cv.io.sources import Source, as_source
-from kd_cv.models import NEEDED, WORDS, Model, TwoViews, as_camera, camera_of, check_model, estimate
-from kd_cv.neighbours import RATIO, Matches, as_ratio, match_descriptors, no_matches
+from kd_cv.keypoints import from_keypoints, strongest
+from kd_cv.matching.geometry import epipolar_errors, reprojection_errors
+from kd_cv.matching.neighbours import RATIO, Matches, as_ratio, match_descriptors, no_matches
+from kd_cv.matching.two_view import (
+    NEEDED,
+    WORDS,
+    Model,
+    TwoViews,
+    as_camera,
+    camera_of,
+    check_model,
+    estimate,
+)
+from kd_cv.opencv.kd_descriptor import KDDescriptor
+from kd_cv.opencv.rootsift import as_feature
+from kd_cv.parallel import around
 from kd_cv.pictures.matches import draw_result
 from kd_cv.types import Array32, Detector, Feature, Image, KeyPoints, Picture
 

@@ -1,0 +1,79 @@
+"""Images as one gray plane: the only place that decides what an image is."""
+
+from typing import Any
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from kd_cv.parallel import opencv
+
+#: Longest side of an image, and of a patch, in pixels: float32, in which OpenCV's keypoints and the
+#: samples of a patch have their positions, tells no more pixels apart.
+MAX_SIDE = 2**24
+#: Largest value of a float image that is taken as it is.
+MAX_VALUE = 2**16
+
+
+def as_gray(image: Any) -> NDArray[Any]:
+    """One-channel image (H, W), C-contiguous: uint8 as it is, all else as float32.
+
+    Takes (H, W), (H, W, 1), BGR and BGRA of type uint8, uint16 or float, and cv2.UMat. 16-bit
+    values are divided by 65535. Float values may be 0..1 or 0..255, or any other: the descriptor
+    does not depend on gain.
+    """
+    image = out_of_umat(image)
+    if not isinstance(image, np.ndarray):
+        raise TypeError(f"an image must be a NumPy array or cv2.UMat, got {type(image).__name__}")
+    image = np.asarray(image)  # the pixels of a masked array too: its mask would hide its NaN
+    if image.ndim not in (2, 3) or (image.ndim == 3 and image.shape[2] not in (1, 3, 4)):
+        raise ValueError(
+            f"an image must have shape (H, W), (H, W, 1), (H, W, 3) or (H, W, 4), got {image.shape}"
+        )
+    if max(image.shape[:2]) > MAX_SIDE:
+        raise ValueError(f"a side of an image must be at most {MAX_SIDE}, got {image.shape}")
+    if image.dtype.kind == "u" and image.dtype.itemsize == 2:  # in either byte order
+        image = image.astype(np.float32) / np.float32(65535)
+    elif image.dtype.kind == "f":
+        with np.errstate(over="ignore"):  # what float32 cannot hold is infinite
+            image = image.astype(np.float32, copy=False)
+        image = in_range(image, "a float image")
+    elif image.dtype != np.uint8:
+        raise TypeError(f"an image must be uint8, uint16 or float, got {image.dtype}")
+    if image.size == 0:
+        return np.zeros((0, 0), dtype=image.dtype)
+    if image.ndim == 3 and image.shape[2] == 1:
+        image = image[:, :, 0]
+    elif image.ndim == 3:
+        code = cv2.COLOR_BGR2GRAY if image.shape[2] == 3 else cv2.COLOR_BGRA2GRAY
+        with opencv:
+            image = cv2.cvtColor(np.ascontiguousarray(image), code)
+    return np.ascontiguousarray(image)
+
+
+def out_of_umat(image: Any) -> Any:
+    """The array in a cv2.UMat, (0, 0) if it has no pixels; any other image as it is."""
+    if not isinstance(image, cv2.UMat):
+        return image
+    pixels = image.get()
+    return np.zeros((0, 0), dtype=np.uint8) if pixels is None else pixels
+
+
+def in_range(values: NDArray[np.float32], name: str) -> NDArray[np.float32]:
+    """Finite values, divided by a power of 2 if their squares might leave the range of float32."""
+    if not values.size:
+        return values
+    largest = np.maximum(values.max(), -values.min())  # NaN if there is one
+    if not np.isfinite(largest):
+        raise ValueError(f"{name} must not contain NaN, infinity or values too large for float32")
+    if largest <= MAX_VALUE:
+        return values
+    return values * np.float32(np.exp2(-np.ceil(np.log2(largest / MAX_VALUE))))
+
+
+def as_detectable(gray: NDArray[Any]) -> NDArray[np.uint8]:
+    """What an 8-bit detector sees of a gray image; float images count as 0..1 or 0..255."""
+    if gray.dtype == np.uint8:
+        return gray
+    scale = 255.0 if gray.max(initial=0.0) <= 1.0 else 1.0
+    return np.clip(np.rint(gray * scale), 0, 255).astype(np.uint8)

@@ -1,0 +1,100 @@
+"""OpenCV's keypoints as frames and back, copied, and the strongest of a list."""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from operator import attrgetter
+from typing import Any
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from kd_cv.descriptor.frames import Frames, as_frames
+from kd_cv.gray import MAX_SIDE
+from kd_cv.types import KeyPoints
+
+#: cv2.SIFT's own first blur, in the pixels of a doubled image.
+SIFT_SIGMA = 1.6
+
+
+def from_keypoints(keypoints: Sequence[cv2.KeyPoint]) -> Frames:
+    """Frames (N, 4) of OpenCV keypoints."""
+    frames = np.empty((len(keypoints), 4))
+    if len(keypoints):
+        frames[:, :2] = cv2.KeyPoint.convert(keypoints)
+        frames[:, 2] = np.fromiter(map(attrgetter("size"), keypoints), np.float64, len(keypoints))
+        frames[:, 3] = np.fromiter(map(attrgetter("angle"), keypoints), np.float64, len(keypoints))
+    return frames
+
+
+def to_keypoints(
+    frames: Frames, responses: NDArray[Any] | None = None, last: int = MAX_SIDE
+) -> tuple[cv2.KeyPoint, ...]:
+    """OpenCV keypoints of frames (N, 4), which show by their octave that sizes are SIFT's.
+
+    responses (N,), 0 if not given; last: see `sift_octave`.
+    """
+    frames = as_frames(frames)
+    responses = np.zeros(len(frames)) if responses is None else responses
+    columns = (*frames.T, responses, sift_octave(frames, last))
+    return tuple(map(cv2.KeyPoint, *(column.tolist() for column in columns)))
+
+
+def sift_octave(frames: Frames, last: int = MAX_SIDE) -> NDArray[np.int64]:
+    """The octave that cv2.SIFT packs into a keypoint of this size: (N,).
+
+    octave | layer << 8 | fraction << 16, of its own scale space: 1.6 pixels, three layers. `last`
+    is the last octave that there is.
+    """
+    sizes = np.where(np.isfinite(frames[:, 2]), frames[:, 2], 1.0)
+    scale = 3 * np.log2(np.clip(sizes, 1.0, MAX_SIDE) / (2 * SIFT_SIGMA))
+    nearest = np.maximum(np.rint(scale), -2)  # the first that it searches
+    octave = np.minimum((nearest - 1) // 3, last)
+    layer = np.minimum(nearest - 3 * octave, 3)
+    fraction = np.clip(np.rint((scale - nearest + 0.5) * 255), 0, 255)
+    packed = [part.astype(np.int64) for part in (octave, layer, fraction)]
+    return (packed[0] & 255) | packed[1] << 8 | packed[2] << 16
+
+
+def of_sift(keypoints: Sequence[cv2.KeyPoint]) -> NDArray[np.bool_]:
+    """Which keypoints hold a layer in the second byte of their octave, as SIFT's and ours: (N,)."""
+    octaves = np.fromiter(map(attrgetter("octave"), keypoints), np.int64, len(keypoints))
+    return octaves >= 256
+
+
+def copy_keypoints(keypoints: Sequence[cv2.KeyPoint] | None) -> KeyPoints:
+    """New KeyPoint objects with the values of the given ones; () for None."""
+    if keypoints is None:
+        return ()
+    try:
+        # OpenCV hands back copies of the keypoints when the image is empty: no Python loop.
+        copies, _ = _copier().compute(None, keypoints)
+    except (cv2.error, TypeError, SystemError) as error:  # SystemError: a sequence that raises
+        kind = type(keypoints).__name__
+        raise TypeError(f"keypoints must be a sequence of cv2.KeyPoint, got {kind}") from error
+    if None in keypoints:  # to OpenCV, a keypoint of size 0
+        raise TypeError("keypoints must be a sequence of cv2.KeyPoint, got None among them")
+    return tuple(copies)
+
+
+@lru_cache(maxsize=1)
+def _copier() -> cv2.Feature2D:
+    return cv2.FastFeatureDetector_create()
+
+
+def strongest(keypoints: Sequence[cv2.KeyPoint], count: int) -> list[cv2.KeyPoint]:
+    """The `count` keypoints of the largest response, in their order."""
+    if len(keypoints) <= count:
+        return list(keypoints)
+    responses = np.array([keypoint.response for keypoint in keypoints])
+    kept = np.sort(np.argsort(-responses, kind="stable")[:count])
+    return [keypoints[i] for i in kept]
+
+
+def opencv_factory(name: str) -> Any:
+    """What makes a feature of OpenCV, say "AKAZE_create", where this one has it; None if nowhere.
+
+    The AKAZE family, BRISK and AGAST went to the contributed modules with version 5.
+    """
+    homes = (cv2, getattr(cv2, "xfeatures2d", None))
+    return next((getattr(home, name) for home in homes if hasattr(home, name)), None)

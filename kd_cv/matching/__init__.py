@@ -1,0 +1,1 @@
+"""Match two images: nearest neighbours, two-view geometry, one call."""

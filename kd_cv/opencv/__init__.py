@@ -1,0 +1,1 @@
+"""The descriptor and the detector with OpenCV's interface."""

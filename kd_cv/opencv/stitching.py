@@ -1,0 +1,33 @@
+"""Features for OpenCV's stitching pipeline."""
+
+import cv2
+import numpy as np
+
+from kd_cv.gray import as_gray
+from kd_cv.types import Feature, Image
+
+
+def image_features(feature: Feature, image: Image, index: int = 0) -> cv2.detail.ImageFeatures:
+    """What cv2.detail.computeImageFeatures2 gives, by any feature: KDDescriptor, for instance.
+
+    OpenCV's stitching pipeline does not accept features written in Python by themselves.
+
+    index  of the image in the list that the matcher gets
+
+    >>> from kd_cv import KDDescriptor
+    >>> features = image_features(KDDescriptor(500), image)
+    >>> features.img_size == image.shape[1::-1]
+    True
+    """
+    keypoints, rows = feature.detectAndCompute(image, None)
+    if rows is None or not len(keypoints):
+        raise ValueError(f"image {index} has no keypoints to stitch it by")
+    # Not cv2.detail.ImageFeatures(): in OpenCV 4 its descriptors are memory that nobody filled, and
+    # to set them crashes.
+    empty = np.zeros((8, 8), np.uint8)
+    features = cv2.detail.computeImageFeatures2(cv2.ORB_create(), empty)
+    features.img_idx = index
+    features.img_size = as_gray(image).shape[::-1]
+    features.keypoints = keypoints
+    features.descriptors = rows if isinstance(rows, cv2.UMat) else cv2.UMat(rows)
+    return features
