@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 start.check_opencv()  # it says what is missing where cv2 does not load
 
 if TYPE_CHECKING:
+    from kd_cv.extractor import describe
     from kd_cv.matching.pipeline import MatchResult, match
     from kd_cv.nn.feature import KDFeature
     from kd_cv.nn.module import KDModule
     from kd_cv.opencv.dog import DoG
     from kd_cv.opencv.kd_descriptor import KDDescriptor
-    from kd_cv.settings import describe
     from kd_cv.whitening import Whitening
 
 __version__ = "0.1.0"
@@ -38,7 +38,7 @@ __all__ = [
 _HOMES = {
     "DoG": "opencv.dog", "KDDescriptor": "opencv.kd_descriptor", "KDFeature": "nn.feature",
     "KDModule": "nn.module", "MatchResult": "matching.pipeline", "Whitening": "whitening",
-    "describe": "settings", "match": "matching.pipeline",
+    "describe": "extractor", "match": "matching.pipeline",
 }  # fmt: skip
 
 

@@ -35,3 +35,10 @@ def as_positive(value: Any, name: str) -> float:
     if not 0 < number < np.inf:
         raise ValueError(f"{name} must be positive and finite, got {value!r}")
     return number
+
+
+def as_bool(value: Any, name: str) -> bool:
+    """Return a truth value: Python's or NumPy's, or 0 and 1; TypeError for any other kind."""
+    if isinstance(value, bool | np.bool_) or (isinstance(value, int) and value in (0, 1)):
+        return bool(value)
+    raise TypeError(f"{name} must be True or False, got {value!r}")

@@ -259,7 +259,7 @@ def explain(
         raise TypeError(f"can explain a KDDescriptor, got {type(descriptor).__name__}")
     settings = descriptor.settings
     stack0, stack1 = (
-        settings.patches(as_gray(image), _as_frame(keypoint, descriptor))[0]
+        descriptor.extractor.patches(as_gray(image), _as_frame(keypoint, descriptor))[0]
         for image, keypoint in ((image0, keypoint0), (image1, keypoint1))
     )
     return _explain(stack0, stack1, settings.spec, settings.scales, settings.projection)

@@ -6,8 +6,6 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from kd_cv.parallel import opencv
-
 #: Longest side of an image, and of a patch, in pixels: float32, in which OpenCV's keypoints and the
 #: samples of a patch have their positions, tells no more pixels apart.
 MAX_SIDE = 2**24
@@ -46,8 +44,7 @@ def as_gray(image: Any) -> NDArray[Any]:
         image = image[:, :, 0]
     elif image.ndim == 3:
         code = cv2.COLOR_BGR2GRAY if image.shape[2] == 3 else cv2.COLOR_BGRA2GRAY
-        with opencv:
-            image = cv2.cvtColor(np.ascontiguousarray(image), code)
+        image = cv2.cvtColor(np.ascontiguousarray(image), code)
     return np.ascontiguousarray(image)
 
 

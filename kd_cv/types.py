@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     import torch
 
 Array32 = NDArray[np.float32]
+Float64 = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+#: Descriptors (N, D): float32, or uint8 with cv2.CV_8U.
+Descriptors = NDArray[Any]
 Image: TypeAlias = NDArray[Any] | cv2.UMat
 Images: TypeAlias = list[Image] | tuple[Image, ...]
 #: An image in any of the forms in which people hold one.

@@ -22,7 +22,6 @@ from kd_cv.io.images import reduced
 from kd_cv.keypoints import from_keypoints, strongest
 from kd_cv.opencv.kd_descriptor import KDDescriptor
 from kd_cv.opencv.rootsift import DESCRIPTORS, as_feature
-from kd_cv.parallel import around
 
 LAYOUT = 1  # to be raised when the layout or the meaning of a setting changes
 MAX_KEYPOINTS = 2**19  # of an image: what a feature file can be read back with
@@ -109,8 +108,7 @@ class Extraction:
             seen = reduced(gray, self.max_size)
             keypoints = strongest(self.detect(seen), self.max_keypoints)
         with clock("describe"):
-            with around(self.feature):
-                keypoints, rows = self.feature.compute(seen, keypoints)
+            keypoints, rows = self.feature.compute(seen, keypoints)
             ratio = np.array([width, height]) / np.array(seen.shape[::-1])
             frames = resized_frames(from_keypoints(keypoints), ratio)
         return Features(
@@ -123,8 +121,7 @@ class Extraction:
 
     def detect(self, gray: NDArray[np.uint8]) -> Sequence[cv2.KeyPoint]:
         """Keypoints of an image; a subclass may find others."""
-        with around(self.feature):
-            return self.feature.detect(gray, None)
+        return self.feature.detect(gray, None)
 
     @property
     def dim(self) -> int:

@@ -14,6 +14,7 @@ from kd_cv.descriptor import compiled
 from kd_cv.descriptor.projection import Array32
 from kd_cv.descriptor.reference import EPS, FLAT, NO_GRADIENT
 from kd_cv.descriptor.spec import PLANES, Spec
+from kd_cv.jit import jit
 from kd_cv.parallel import in_chunks
 
 _eps, _no_gradient, _flat = np.float32(EPS), np.float32(NO_GRADIENT), np.float32(FLAT)
@@ -51,7 +52,7 @@ def _constants(spec: Spec) -> tuple[Any, ...]:
     return smooth, diff, reach, plan.Phi, plan.first, kept, plan.source, plan.weight, plan.part_ends
 
 
-@compiled.compiled
+@jit
 def _back(  # type: ignore[no-untyped-def]
     patches, gradients, smooth, diff, reach, Phi, first, kept, source, weight, part_ends, out
 ):

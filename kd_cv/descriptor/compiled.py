@@ -25,8 +25,7 @@ from kd_cv.descriptor.patches import FADE, Pyramid
 from kd_cv.descriptor.projection import Array32, Projection, raised
 from kd_cv.descriptor.reference import EPS, FLAT, NO_GRADIENT
 from kd_cv.descriptor.spec import MAX_PATCH_SIZE, PLANES, Spec
-from kd_cv.jit import njit
-from kd_cv.parallel import Scratch
+from kd_cv.jit import jit
 
 LANES = 16
 HIGH = (2, 3, 5, 6)  # the planes of k = 2 and 3
@@ -45,15 +44,6 @@ _flat = np.float32(FLAT)
 _one = np.float32(1.0)
 _two = np.float32(2.0)
 _zero = np.float32(0.0)
-
-# Sums may be reordered and contracted (each row always in the same way); NaN and infinity keep
-# their meaning.
-compiled = njit(
-    nogil=True,
-    fastmath={"reassoc", "contract", "nsz", "arcp"},
-    error_model="numpy",
-    no_cfunc_wrapper=True,
-)
 
 
 @dataclass(frozen=True)
@@ -153,7 +143,6 @@ def describe(
     steps: NDArray[np.float64],
     plan: Plan,
     whitening: tuple[Array32, Array32, float],
-    arrays: Scratch,
     out: Array32,
     stages: int = len(STAGES),
 ) -> None:
@@ -169,19 +158,19 @@ def describe(
     corners = np.zeros((2, samples), finest.dtype)
     buffers = (
         np.empty(samples, np.uint32),
-        arrays.empty("fraction", (2 * SAMPLES,)),
+        np.empty(2 * SAMPLES, np.float32),
         corners,
         corners.view(pyramid.finest.dtype),
         np.empty(samples + 4 * (P + 4), np.float32),
         np.empty(samples, np.float32),
         np.zeros(samples + 2 * (P + 4), np.float32),
-        arrays.empty("gradient", (2 * SAMPLES,)),
-        arrays.empty("planes", (4 * PLANES * QUARTER,)),
+        np.empty(2 * SAMPLES, np.float32),
+        np.empty(4 * PLANES * QUARTER, np.float32),
     )
-    V = arrays.zeros("V", (blocks, len(A), LANES))
+    V = np.zeros((blocks, len(A), LANES), np.float32)
     lanes, norm = np.empty((len(A), LANES), np.float32), np.empty(LANES, np.float32)
     for scale in range(steps.shape[1]):
-        sums = arrays.zeros("sums", (blocks, PLANES * F, LANES))
+        sums = np.zeros((blocks, PLANES * F, LANES), np.float32)
         spatial_sums(
             finest, coarser, pyramid.levels, steps, scale, pyramid.gain,
             P, plan.grid, plan.taps, plan.Phi, plan.first, plan.once, *buffers, stages, sums,
@@ -194,7 +183,7 @@ def describe(
             out[:] = raised(out, power)
 
 
-@compiled
+@jit
 def polar(gx, gy, g2):
     """Weight, cos and sin of the angle of a gradient with the square g2."""
     some = g2 >= _no_gradient
@@ -204,7 +193,7 @@ def polar(gx, gy, g2):
     return weight, gx * inverse if some else -_one, gy * inverse
 
 
-@compiled
+@jit
 def fold(f, at, a, b, c, d):
     """Four pixels that mirror each other into the four parities, QUARTER apart."""
     even_above, odd_above, even_below, odd_below = a + b, a - b, c + d, c - d
@@ -214,7 +203,7 @@ def fold(f, at, a, b, c, d):
     f[at + 3 * QUARTER] = odd_above - odd_below
 
 
-@compiled
+@jit
 def spatial_sums(
     finest, coarser, levels, steps, scale, gain, P, grid, taps, Phi, first, once,
     at, fraction, corners, pixels, patch, middle, smooth, gradient, planes, stages, sums,
@@ -447,7 +436,7 @@ def spatial_sums(
                     sums[block, 6 * F + f + i, lane] = k6
 
 
-@compiled
+@jit
 def recombine(sums, source, weight, part_ends, lanes, norm, V):
     """Sparse recombination and unit norm of each part, down the lanes; adds to V.
 
@@ -478,7 +467,7 @@ def recombine(sums, source, weight, part_ends, lanes, norm, V):
             begin = part_ends[part]
 
 
-@compiled
+@jit
 def finish(V, A, shift, norm, Y, out):
     """Step 3: unit norm, then A^T (V - mu) and unit norm again, into out (N, d).
 

@@ -20,7 +20,7 @@ from kd_cv.descriptor.patches import (
 )
 from kd_cv.descriptor.projection import Array32, Projection
 from kd_cv.descriptor.spec import Spec
-from kd_cv.parallel import in_chunks, scratch
+from kd_cv.parallel import in_chunks
 
 BLOCK = 16  # frames of a product without Numba
 
@@ -52,8 +52,7 @@ class Describer:
 
             def chunk(a: int, b: int) -> None:
                 pyramid, steps = pyramid_of_patches(patches[a:b], gain)
-                with scratch() as arrays:
-                    compiled.describe(pyramid, steps, plan, whitening, arrays, out[a:b])
+                compiled.describe(pyramid, steps, plan, whitening, out[a:b])
         else:
 
             def chunk(a: int, b: int) -> None:
@@ -75,8 +74,7 @@ class Describer:
             plan, whitening = self._compiled_constants
 
             def chunk(a: int, b: int) -> None:
-                with scratch() as arrays:
-                    compiled.describe(pyramid, steps[a:b], plan, whitening, arrays, out[a:b])
+                compiled.describe(pyramid, steps[a:b], plan, whitening, out[a:b])
         else:
 
             def chunk(a: int, b: int) -> None:

@@ -16,7 +16,6 @@ from kd_cv.checks import as_float
 from kd_cv.descriptor.frames import MAGNIFICATION, Squares, as_frames, as_magnification, squares_of
 from kd_cv.descriptor.spec import Spec
 from kd_cv.gray import as_gray
-from kd_cv.parallel import opencv
 
 # Ratio of the largest to the smallest patch for `scales=n`, evenly spread on a log scale.
 SPREAD = 2.56
@@ -62,8 +61,7 @@ class Pyramid:
         level = gray
         for (height, width), offset in zip(shapes[1:], offsets[1:], strict=True):
             halved = coarser[offset : offset + height * width].reshape(height, width)
-            with opencv:
-                cv2.pyrDown(level, dst=halved)
+            cv2.pyrDown(level, dst=halved)
             level = halved
         table = [(offset, *shape) for offset, shape in zip(offsets, shapes, strict=True)]
         brightest = 255.0 if gray.dtype == np.uint8 else max(1.0, float(gray.max(initial=0.0)))

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kd_cv.descriptor.compiled import LANES, compiled
+from kd_cv.descriptor.compiled import LANES
 from kd_cv.detector.scale_space import (
     CANDIDATE,
     FARTHEST,
@@ -20,6 +20,7 @@ from kd_cv.detector.scale_space import (
     STEPS,
     Array,
 )
+from kd_cv.jit import jit
 
 Array32 = NDArray[np.float32]
 
@@ -91,7 +92,7 @@ def angles(V: Array32, psi: Array32, second: float) -> tuple[NDArray[np.int64], 
     return index[:count], turns[:count], shares[:count]
 
 
-@compiled
+@jit
 def mirrored(a, size):
     """Where pixel a, or its mirror image about the outermost centres, lies in 0..size - 1."""
     while a < 0 or a >= size:
@@ -99,7 +100,7 @@ def mirrored(a, size):
     return a
 
 
-@compiled
+@jit
 def blur(image, taps, gain, top, line, out, first, D):
     """`blurred` by symmetric taps, the middle one first; line (W + 2 reach,) is scratch."""
     height, width = image.shape
@@ -155,7 +156,7 @@ def blur(image, taps, gain, top, line, out, first, D):
                 difference[x] = row[x] - np.float32(here[x])
 
 
-@compiled
+@jit
 def scan(D, top, bottom, threshold, hits, words, candidates):
     """`core.candidates` in rows top..bottom: layer, y and x of each; how many there are.
 
@@ -208,7 +209,7 @@ def scan(D, top, bottom, threshold, hits, words, candidates):
     return count
 
 
-@compiled
+@jit
 def fit(D, candidates, in_space, in_scale, contrast, roundness, cubes, scratch, rows):
     """`core.fitted` of the candidates: x, y, layer, D and sole of those that are extrema.
 
@@ -327,7 +328,7 @@ def fit(D, candidates, in_space, in_scale, contrast, roundness, cubes, scratch, 
     return kept
 
 
-@compiled
+@jit
 def turn(V, psi, second, f, index, angles, shares):
     """`angles` into index, angles and shares; how many there are. f (A,) is scratch."""
     steps, count = f.shape[0], 0

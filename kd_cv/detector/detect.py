@@ -18,7 +18,7 @@ from kd_cv.descriptor.patches import Pyramid
 from kd_cv.detector import reference
 from kd_cv.detector.orientation import YIELDING, load_compiled_detector, oriented
 from kd_cv.detector.scale_space import CANDIDATE, FEW, IN_SCALE, IN_SPACE, REACH, Array, ScaleSpace
-from kd_cv.parallel import Scratch, in_parallel, opencv, scratch
+from kd_cv.parallel import in_parallel
 
 #: Rows of a strip: the rows around it that it needs too would else cost more than it does itself.
 STRIP = 128
@@ -30,14 +30,14 @@ DEVIATION, ROUNDING = 0.23, 1e-4
 Array32 = NDArray[np.float32]
 
 
-class Detected(NamedTuple):
+class Detections(NamedTuple):
     """Keypoints of an image, the strongest first: frames (N, 4) and responses (N,)."""
 
     frames: Frames
     responses: Array
 
 
-def detect_frames(
+def detect(
     gray: NDArray[Any],
     space: ScaleSpace,
     *,
@@ -45,13 +45,13 @@ def detect_frames(
     mask: NDArray[np.uint8] | None = None,
     upright: bool = False,
     pyramid: Pyramid | None = None,
-) -> Detected:
+) -> Detections:
     """The `count` strongest keypoints of a gray image, uint8 or float32; all if `count` is 0.
 
     Only where the mask (H, W) is not 0. A keypoint with several angles counts several times; with
     `upright` they have none, -1. pyramid: that of the image, if it is there already.
 
-    >>> frames, responses = detect_frames(gray, ScaleSpace(), count=2000)
+    >>> frames, responses = detect(gray, ScaleSpace(), count=2000)
     """
     x, y, sigma, responses = extrema(gray, space, count, mask).T
     frames = np.stack([x, y, size_from_sigma(sigma), np.full(len(x), UPRIGHT)], axis=1)
@@ -61,7 +61,7 @@ def detect_frames(
         strongest = np.argsort(-responses, kind="stable")[: count or None]
         frames, responses = frames[strongest], responses[strongest]
     # As OpenCV's keypoints hold them: arrays and keypoints then have the same descriptors.
-    return Detected(frames.astype(np.float32).astype(np.float64), responses)
+    return Detections(frames.astype(np.float32).astype(np.float64), responses)
 
 
 def extrema(
@@ -151,10 +151,9 @@ def _of_octave(
     def strip(start: int) -> None:
         stop = min(start + STRIP, height)
         least = space.smallest(weakest.value, octave)
-        with scratch() as arrays:
-            D, top = _differences(image, space, gain, start, stop, following, compiled, arrays)
-            inside = max(start, REACH) - top, min(stop, height - REACH) - top
-            rows = (compiled.extrema if compiled else _by_core)(D, *inside, least, space.roundness)
+        D, top = _differences(image, space, gain, start, stop, following, compiled)
+        inside = max(start, REACH) - top, min(stop, height - REACH) - top
+        rows = (compiled.extrema if compiled else _by_core)(D, *inside, least, space.roundness)
         rows[:, 1] += top
         rows[:, 3] = space.strength(rows[:, 3], octave, rows[:, 2])
         strips[start // STRIP] = rows = masked(rows, mask, 2**octave)
@@ -172,7 +171,6 @@ def _differences(
     stop: int,
     following: Array32,
     compiled: ModuleType | None,
-    arrays: Scratch,
 ) -> tuple[Array32, int]:
     """D (n + 2, rows, W) of rows start..stop and REACH more, and where they begin.
 
@@ -193,13 +191,13 @@ def _differences(
         before = image[above:below]
     else:
         top, bottom = max(0, above - reaches[0]), min(height, below + reaches[0])
-        before = arrays.empty("level 0", (below - above, width))
+        before = np.empty((below - above, width), np.float32)
         blurred(image[top:bottom], taps[0], gain, above - top, before, None, 0)
     first, last = rows(len(taps) - 1)
-    D = arrays.empty("D", (space.layers + 2, last - first, width))
+    D = np.empty((space.layers + 2, last - first, width), np.float32)
     for level in range(1, len(taps)):
         top, bottom = rows(level)
-        after = arrays.empty(f"level {level % 2}", (bottom - top, width))
+        after = np.empty((bottom - top, width), np.float32)
         blurred(before, taps[level], 1.0, top - above, after, D[level - 1], first - above)
         if level == space.layers:
             even = start + start % 2
@@ -221,8 +219,7 @@ def _blurred(
 
     From row `top` on. What they differ by from the image goes to `difference`, from row `first` on.
     """
-    with opencv:
-        blurred = cv2.sepFilter2D(image, cv2.CV_32F, taps * np.float32(gain), taps)
+    blurred = cv2.sepFilter2D(image, cv2.CV_32F, taps * np.float32(gain), taps)
     if difference is not None:
         rows = slice(first, first + len(difference))
         np.subtract(blurred[rows], image[rows], out=difference)
@@ -263,7 +260,6 @@ def gain_of(gray: NDArray[Any]) -> float:
     """
     if not gray.size:
         return 0.0
-    with opencv:
-        mean, deviation = (float(value.item()) for value in cv2.meanStdDev(gray))
+    mean, deviation = (float(value.item()) for value in cv2.meanStdDev(gray))
     deviation = max(deviation, ROUNDING * abs(mean))
     return DEVIATION / deviation if deviation > 0 else 0.0

@@ -32,7 +32,6 @@ from kd_cv.matching.neighbours import RATIO
 from kd_cv.matching.pipeline import MatchResult, named_failure
 from kd_cv.matching.two_view import NAMES, WORDS
 from kd_cv.opencv.kd_descriptor import KDDescriptor
-from kd_cv.parallel import opencv
 from kd_cv.pictures import palette
 from kd_cv.pictures.matches import MAX_LINES
 from kd_cv.types import Feature
@@ -233,7 +232,6 @@ def _listed(result: MatchResult, matrix: NDArray[np.float64] | None) -> list[lis
     return matrix.tolist() if result.success and matrix is not None else None
 
 
-@opencv
 def _small(sides: Sequence[NDArray[Any]]) -> NDArray[np.float32]:
     """Tiles (N, P, P) of both images in turn, at no more than TILE pixels a side, by means over
     areas: (N, 2, P, P)."""
@@ -267,7 +265,6 @@ def _sheet(pairs: Image) -> Image:
     return grid.reshape(rows * size, COLUMNS * size)
 
 
-@opencv
 def _overlay(
     small0: Image,
     small1: Image,
@@ -289,7 +286,6 @@ def _overlay(
     return np.where(inside[:, :, None] > 0, warped, small1 // 3)
 
 
-@opencv
 def _webp(image: Image) -> str:
     """A data URI."""
     encoded = cv2.imencode(".webp", image, [cv2.IMWRITE_WEBP_QUALITY, QUALITY])[1]

@@ -25,7 +25,6 @@ from kd_cv.fit.scenes import Scene
 from kd_cv.io.archive import checksum
 from kd_cv.keypoints import to_keypoints
 from kd_cv.opencv.rootsift import root
-from kd_cv.parallel import opencv
 from kd_cv.settings import Settings
 from kd_cv.whitening.registry import DEFAULT_WEIGHTS, DEFAULT_WHITENING
 from kd_cv.whitening.whitening import Whitening
@@ -62,7 +61,6 @@ class Candidate:
     of_patches: Callable[[Patches], Array32]
 
 
-@opencv
 def resized(patches: Patches, side: int) -> Patches:
     """Patches (N, P, P) at another number of samples over the same area."""
     if patches.shape[1] == side:
@@ -110,7 +108,6 @@ def sift_candidate(rooted: bool = False) -> Candidate:
     """cv2.SIFT, or RootSIFT. Its window covers the whole of a patch."""
     sift, name = cv2.SIFT_create(), "RootSIFT" if rooted else "SIFT"
 
-    @opencv
     def described(gray: Gray, keypoints: Sequence[cv2.KeyPoint]) -> Array32:
         rows = sift.compute(gray, keypoints)[1]
         return root(rows) if rooted else rows

@@ -10,7 +10,6 @@ import numpy as np
 
 from kd_cv.evaluate.candidates import Array32, Candidate, Patches
 from kd_cv.evaluate.patches import PatchPairs
-from kd_cv.parallel import opencv
 from kd_cv.whitening.whitening import Whitening
 
 Points = list[tuple[float, float]]  # (x, FPR95)
@@ -62,7 +61,6 @@ def robustness_curves(
     )
 
 
-@opencv
 def moved(patches: Patches, turn: float, shift: float) -> Patches:
     """Patches turned about their centre by degrees and shifted to the right by pixels.
 

@@ -20,7 +20,6 @@ from kd_cv.evaluate.candidates import Candidate
 from kd_cv.evaluate.scores import PairScore, Progress, Score, summaries, tell
 from kd_cv.keypoints import from_keypoints
 from kd_cv.matching.neighbours import RATIO, as_ratio
-from kd_cv.parallel import opencv
 
 SEEDS = 3  # how often the robust estimate is made of each pair, its matches in another order
 
@@ -104,8 +103,7 @@ def at_keypoints(candidates: Iterable[Candidate], max_keypoints: int, cache: Cac
     detector = cv2.SIFT_create(max_keypoints)
 
     def describe(views: Views) -> Iterator[tuple[Candidate, list[Features]]]:
-        with opencv:
-            frames = [from_keypoints(detector.detect(gray, None)) for gray in views.grays]
+        frames = [from_keypoints(detector.detect(gray, None)) for gray in views.grays]
         for candidate in candidates:
             yield (
                 candidate,

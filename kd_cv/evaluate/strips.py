@@ -27,7 +27,6 @@ from kd_cv.fit.correspond import JITTER, REGION, PointMap, distinct, homography_
 from kd_cv.fit.keypoints import detect
 from kd_cv.fit.sequences import ImageSet
 from kd_cv.io.files import replacing
-from kd_cv.parallel import opencv
 
 Gray = NDArray[np.uint8]
 Patches = NDArray[np.uint8]
@@ -87,7 +86,6 @@ def _within(
         return np.asarray(((centre >= reach) & (centre <= last - reach)).all(axis=1))
 
 
-@opencv
 def cut(
     gray: Gray, centre: NDArray[np.float64], A: NDArray[np.float64], patch_size: int
 ) -> Patches:

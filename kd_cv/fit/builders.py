@@ -36,7 +36,6 @@ from kd_cv.fit.sequences import ImageSet, read_sequence
 from kd_cv.fit.surface import SurfaceMap, reconstruct, registered_views
 from kd_cv.io.files import PathLike
 from kd_cv.io.images import read_gray, read_photos
-from kd_cv.parallel import opencv
 
 JitterLevel = Literal["easy", "hard", "tough"]
 
@@ -158,7 +157,6 @@ def random_homography(shape: tuple[int, ...], rng: np.random.Generator) -> Array
     return centre @ H @ np.linalg.inv(centre)
 
 
-@opencv
 def warp(gray: NDArray[np.uint8], H: Array) -> NDArray[np.uint8]:
     """The image (H, W) seen through a homography, of the same size."""
     height, width = gray.shape
@@ -173,7 +171,6 @@ def warp(gray: NDArray[np.uint8], H: Array) -> NDArray[np.uint8]:
     return np.asarray(warped, dtype=np.uint8)
 
 
-@opencv
 def relight(gray: NDArray[np.uint8], rng: np.random.Generator) -> NDArray[np.uint8]:
     """Random blur, gamma, gain and noise."""
     image = cv2.GaussianBlur(gray, (0, 0), rng.uniform(0.05, 1.2)).astype(np.float64) / 255

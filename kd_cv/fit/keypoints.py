@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from kd_cv.detector.settings import CONTRAST
 from kd_cv.keypoints import from_keypoints
 from kd_cv.opencv.dog import DoG
-from kd_cv.parallel import opencv
 
 Array = NDArray[np.float64]
 Detector = Literal["dog", "sift", "hessian", "harris"]
@@ -38,15 +37,13 @@ def detect(
             # No weak ones to fill up the number: matrices are fitted on these.
             frames.append(DoG(max_keypoints, contrastThreshold=CONTRAST).detect_frames(gray).frames)
         elif kind == "sift":
-            with opencv:
-                keypoints = cv2.SIFT.create(nfeatures=max_keypoints).detect(gray, None)
+            keypoints = cv2.SIFT.create(nfeatures=max_keypoints).detect(gray, None)
             frames.append(from_keypoints(keypoints))
         else:
             frames.append(_scale_space_maxima(gray, kind, max_keypoints))
     return np.concatenate(frames)
 
 
-@opencv
 def _scale_space_maxima(gray: NDArray[np.uint8], kind: str, max_keypoints: int) -> Array:
     """Hessian or Harris-Laplace keypoints at scales 2 to 16 pixels."""
     sigmas = 2.0 * 2.0 ** (np.arange(10) / 3)

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from kd_cv.io.exif import tiff_size
 from kd_cv.io.files import PathLike, as_folder, read_bytes, reason
-from kd_cv.parallel import opencv
 
 PHOTO_SUFFIXES = frozenset(
     {".jpg", ".jpeg", ".png", ".bmp", ".ppm", ".pgm", ".tif", ".tiff", ".webp"}
@@ -152,8 +151,7 @@ def reduced(image: NDArray[Any], max_size: int | None) -> NDArray[Any]:
         return image
     scale = max_size / max(height, width)
     size = (max(1, round(width * scale)), max(1, round(height * scale)))
-    with opencv:
-        return cv2.resize(image, size, interpolation=cv2.INTER_AREA)
+    return cv2.resize(image, size, interpolation=cv2.INTER_AREA)
 
 
 def read_gray(path: PathLike) -> NDArray[np.uint8]:
@@ -169,8 +167,7 @@ def read_gray(path: PathLike) -> NDArray[np.uint8]:
 def decoded(path: PathLike, data: bytes, flags: int) -> NDArray[np.uint8]:
     """The pixels of an image file, from its bytes; flags: those of cv2.imdecode."""
     try:
-        with opencv:
-            image = cv2.imdecode(np.frombuffer(data, np.uint8), flags) if data else None
+        image = cv2.imdecode(np.frombuffer(data, np.uint8), flags) if data else None
     except cv2.error as error:
         raise ValueError(f"{os.fspath(path)} cannot be decoded: {error.err}") from error
     if image is None:

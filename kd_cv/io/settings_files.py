@@ -38,7 +38,12 @@ def write_settings(
     feature_name: str, target: PathLike | cv2.FileStorage, node: str | None, *settings: Any
 ) -> None:
     """Write dataclasses of settings, and the name of the feature, to a path or an open storage."""
-    values = {field.name: getattr(part, field.name) for part in settings for field in fields(part)}
+    values = {
+        field.name: getattr(part, field.name)
+        for part in settings
+        for field in fields(part)
+        if field.repr
+    }
     utf8(node or NODE, "a node")
     for name, value in values.items():
         if isinstance(value, str):
@@ -74,7 +79,7 @@ def read_settings(
     node: Any = source if storage is None else storage.getNode(NODE)
     if not node.isMap() or node.getNode("name").string() != feature_name:
         raise ValueError(f"no settings of {feature_name} in {source!r}")
-    stored = {field: node.getNode(field.name) for field in fields(kind)}  # type: ignore[arg-type]
+    stored = {field: node.getNode(field.name) for field in fields(kind) if field.repr}  # type: ignore[arg-type]
     with refused_as(f"wrong settings in {source!r}", ValueError):
         return kind(**{f.name: _restored(value, f.name, f.default) for f, value in stored.items()})
 

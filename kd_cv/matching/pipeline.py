@@ -33,7 +33,6 @@ from kd_cv.matching.two_view import (
 )
 from kd_cv.opencv.kd_descriptor import KDDescriptor
 from kd_cv.opencv.rootsift import as_feature
-from kd_cv.parallel import around
 from kd_cv.pictures.matches import draw_result
 from kd_cv.types import Array32, Detector, Feature, Image, KeyPoints, Picture
 
@@ -285,7 +284,7 @@ def _extract(
             of_small, rows = _extract(feature, detector, small, max_keypoints, None)
             return enlarged(of_small, shape[1] / small.shape[1], shape[0] / small.shape[0]), rows
     if detector is None and max_keypoints is None:
-        with _timed("describe"), around(feature):
+        with _timed("describe"):
             keypoints, rows = feature.detectAndCompute(image, None)
         return tuple(keypoints), rows
     if isinstance(feature, KDDescriptor) and max_keypoints is not None:
@@ -293,11 +292,10 @@ def _extract(
         feature = feature.with_settings(nfeatures=min(max_keypoints, MAX_FEATURES))
     finder = feature if detector is None else detector
     with _timed("detect"):
-        with around(finder):
-            keypoints = finder.detect(image, None)
+        keypoints = finder.detect(image, None)
         if max_keypoints is not None:
             keypoints = strongest(keypoints, max_keypoints)
-    with _timed("describe"), around(feature):
+    with _timed("describe"):
         keypoints, rows = feature.compute(image, keypoints)
     return tuple(keypoints), rows
 

@@ -27,7 +27,6 @@ from kd_cv.matching.geometry import (
     pose_errors,
     reprojection_errors,
 )
-from kd_cv.parallel import opencv
 
 Model = Literal["homography", "fundamental", "essential"]
 MODELS = (*get_args(Model), "auto")
@@ -137,7 +136,6 @@ def is_plane(errors: Float64, scene: TwoViews, threshold: float) -> bool:
     return bool((errors > 2 * threshold).sum() <= MANY + OFF_PLANE * len(errors))
 
 
-@opencv
 def find_homography(
     points0: Float64, points1: Float64, threshold: float = 3.0
 ) -> tuple[Float64 | None, Mask]:
@@ -150,7 +148,6 @@ def find_homography(
     )  # fmt: skip
 
 
-@opencv
 def find_fundamental(
     points0: Float64, points1: Float64, threshold: float = 3.0
 ) -> tuple[Float64 | None, Mask]:
@@ -162,7 +159,6 @@ def find_fundamental(
     )
 
 
-@opencv
 def find_pose(
     points0: Float64, points1: Float64, K0: ArrayLike, K1: ArrayLike, threshold: float = 3.0
 ) -> TwoViews:

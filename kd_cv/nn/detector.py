@@ -12,7 +12,7 @@ from kd_cv.descriptor import reference as descriptor_core
 from kd_cv.descriptor.frames import UPRIGHT
 from kd_cv.descriptor.patches import max_depth
 from kd_cv.detector import reference
-from kd_cv.detector.detect import DEVIATION, ROUNDING, detect_frames
+from kd_cv.detector.detect import DEVIATION, ROUNDING, detect
 from kd_cv.detector.orientation import DEGREES, WINDOW, YIELDING, Orientation, maxima, psi_of_angles
 from kd_cv.detector.scale_space import CANDIDATE, FEW, IN_SCALE, IN_SPACE, REACH, ScaleSpace
 from kd_cv.detector.settings import DoGSettings
@@ -49,6 +49,16 @@ class DoGDetector(nn.Module):
 
         Slots without a detection have zeros in both. mask (B, 1, H, W): where it is not 0.
         """
+        planes, seen = self.checked(images, mask)
+        find = _compiled if planes.device.type == "cpu" else in_torch
+        frames, responses = find(
+            planes, seen, self.settings.space, self.settings.nfeatures, self.upright
+        )
+        lafs, responses = as_lafs(frames, responses)
+        return lafs.to(images.dtype), responses.to(images.dtype)
+
+    def checked(self, images: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """Images (B, H, W) in float32 and where the mask is not 0."""
         if images.dim() != 4 or images.shape[1] != 1 or not images.is_floating_point():
             raise ValueError(
                 "images must be a floating-point tensor of shape (B, 1, H, W), "
@@ -64,17 +74,16 @@ class DoGDetector(nn.Module):
         # By NumPy on the CPU: torch would share it out, and wait for cores that others keep busy.
         if not (np.isfinite(planes.numpy()) if on_cpu else torch.isfinite(planes)).all():
             raise ValueError("images must not contain NaN or infinity")
-        seen = None if mask is None else mask[:, 0] != 0
-        find = _compiled if on_cpu else in_torch
-        frames, responses = find(
-            planes, seen, self.settings.space, self.settings.nfeatures, self.upright
-        )
-        lafs = round_lafs(frames.flatten(0, 1), DETECTED_MAGNIFICATION)
-        lafs = lafs.reshape(*frames.shape[:2], 2, 3) * (responses > 0)[..., None, None]
-        return lafs.to(images.dtype), responses.to(images.dtype)
+        return planes, None if mask is None else mask[:, 0] != 0
 
     def extra_repr(self) -> str:
         return f"{self.settings}, upright={self.upright}"
+
+
+def as_lafs(frames: Tensor, responses: Tensor) -> tuple[Tensor, Tensor]:
+    """LAFs (B, N, 2, 3) of 6 sigma of frames (B, N, 4), zeros where the response is 0."""
+    lafs = round_lafs(frames.flatten(0, 1), DETECTED_MAGNIFICATION)
+    return lafs.reshape(*frames.shape[:2], 2, 3) * (responses > 0)[..., None, None], responses
 
 
 def _compiled(
@@ -84,7 +93,7 @@ def _compiled(
     frames, responses = np.zeros((len(images), count, 4)), np.zeros((len(images), count))
     for b, image in enumerate(images.contiguous().numpy()):
         where = None if mask is None else mask[b].to(torch.uint8).numpy()
-        detected = detect_frames(image, space, count=count, mask=where, upright=upright)
+        detected = detect(image, space, count=count, mask=where, upright=upright)
         frames[b, : len(detected.frames)] = detected.frames
         responses[b, : len(detected.frames)] = detected.responses
     return torch.from_numpy(frames), torch.from_numpy(responses)

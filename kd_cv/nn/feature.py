@@ -13,11 +13,13 @@ from kd_cv.descriptor.frames import MAGNIFICATION, as_magnification, squares_of
 from kd_cv.descriptor.patches import as_scales, max_depth
 from kd_cv.descriptor.projection import Projection
 from kd_cv.descriptor.spec import Spec
+from kd_cv.extractor import Extractor
 from kd_cv.nn.autograd import recomputed
-from kd_cv.nn.detector import DETECTED_MAGNIFICATION, DoGDetector
+from kd_cv.nn.detector import DETECTED_MAGNIFICATION, DoGDetector, as_lafs
 from kd_cv.nn.lafs import frames_from_lafs, is_round, scaled
 from kd_cv.nn.module import KDModule
 from kd_cv.nn.sampling import Pyramid, pyramid_of, sample_scales
+from kd_cv.settings import Settings
 from kd_cv.whitening.files import use_of_images
 
 
@@ -76,9 +78,46 @@ class KDFeature(nn.Module):
         if isinstance(images, list | tuple):
             return self._ragged(images, mask)  # type: ignore[return-value]
         gray = as_gray_batch(images)
+        if self._is_compiled(gray):
+            return self._extracted(gray, mask)
         lafs, responses = self.detector(gray, mask)
         lafs = scaled(lafs, self.magnification / DETECTED_MAGNIFICATION)
         return lafs, responses, self._describe_gray(gray, lafs)
+
+    def _is_compiled(self, gray: Tensor) -> bool:
+        """Whether detector and descriptor run in one compiled pass, as in `KDDescriptor`."""
+        kd = self.descriptor
+        return type(self.detector) is DoGDetector and kd.fusable(gray, *kd.matrices)
+
+    def _extracted(self, gray: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+        """LAFs, responses and descriptors by the extractor, one image after the other."""
+        detector, kd = self.detector, self.descriptor
+        planes, seen = detector.checked(gray, mask)
+        settings = Settings(
+            kd.patch_size, kd.kernel, None, magnification=self.magnification, scales=self.scales,
+            upright=detector.upright, drop=False,
+        )  # fmt: skip
+        extractor = Extractor(settings, detector.settings, self._describer())
+        slots = len(planes), detector.settings.nfeatures
+        frames, responses = np.zeros((*slots, 4)), np.zeros(slots)
+        descriptors = np.zeros((*slots, kd.dim), np.float32)
+        for b, plane in enumerate(planes.contiguous().numpy()):
+            where = None if seen is None else seen[b].to(torch.uint8).numpy()
+            features = extractor.extract(plane, where)
+            for padded, values in zip((frames, responses, descriptors), features, strict=True):
+                padded[b, : len(values)] = values
+        lafs, strengths = as_lafs(torch.from_numpy(frames), torch.from_numpy(responses))
+        lafs = scaled(lafs, self.magnification / DETECTED_MAGNIFICATION)
+        kind = gray.dtype
+        return lafs.to(kind), strengths.to(kind), torch.from_numpy(descriptors).to(kind)
+
+    def _describer(self) -> Describer:
+        kd = self.descriptor
+        projection = None
+        if kd.matrices:
+            mu, A = (matrix.detach().float().numpy() for matrix in kd.matrices)
+            projection = Projection(mu, A, kd.power)
+        return Describer(Spec(kd.patch_size, kd.kernel), projection)
 
     def describe(self, images: Tensor, lafs: Tensor) -> Tensor:
         """Descriptors (B, N, D) at given LAFs (B, N, 2, 3), as large as the patches are to be."""
@@ -98,13 +137,8 @@ class KDFeature(nn.Module):
 
     def _at_frames(self, planes: Tensor, lafs: Tensor) -> Tensor:
         """As `KDDescriptor` does it: sampled and described in one compiled pass."""
-        kd = self.descriptor
-        projection = None
-        if kd.matrices:
-            mu, A = (matrix.float().numpy() for matrix in kd.matrices)
-            projection = Projection(mu, A, kd.power)
-        describer = Describer(Spec(kd.patch_size, kd.kernel), projection)
-        rows = np.empty((*lafs.shape[:2], kd.dim), np.float32)
+        describer = self._describer()
+        rows = np.empty((*lafs.shape[:2], self.descriptor.dim), np.float32)
         for plane, of_image, out in zip(planes.numpy(), lafs, rows, strict=True):
             frames = frames_from_lafs(of_image, magnification=1.0)
             squares = squares_of(frames, plane.shape, 1.0, self.scales)

@@ -11,7 +11,7 @@ from typing import Any, overload
 
 import cv2
 
-from kd_cv.detector.detect import Detected, detect_frames
+from kd_cv.detector.detect import Detections, detect
 from kd_cv.detector.settings import EDGE_THRESHOLD, LAYERS, SIGMA, DoGSettings
 from kd_cv.gray import as_gray
 from kd_cv.io.settings_files import read_settings, write_settings
@@ -91,13 +91,11 @@ class DoG(SIFTLike):
             return ()
         return to_keypoints(*self.detect_frames(image, mask))
 
-    def detect_frames(self, image: Image, mask: Image | None = None) -> Detected:
+    def detect_frames(self, image: Image, mask: Image | None = None) -> Detections:
         """The same as arrays: frames (N, 4), x, y, size, angle, and responses (N,)."""
         gray = as_gray(image)
         mask = as_mask(mask, gray.shape)
-        return detect_frames(
-            gray, self._detection.space, count=self._detection.nfeatures, mask=mask
-        )
+        return detect(gray, self._detection.space, count=self._detection.nfeatures, mask=mask)
 
     # What it is, in OpenCV's words
 

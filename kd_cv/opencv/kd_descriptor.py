@@ -16,20 +16,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kd_cv.descriptor.frames import UPRIGHT, Frames
-from kd_cv.descriptor.patches import Pyramid
 from kd_cv.descriptor.projection import Projection
 from kd_cv.descriptor.spec import Spec
-from kd_cv.detector.detect import Detected, detect_frames
 from kd_cv.detector.orientation import dominant_angles
 from kd_cv.detector.settings import EDGE_THRESHOLD, LAYERS, SIGMA, DoGSettings
+from kd_cv.extractor import Extractor
 from kd_cv.gray import as_detectable, as_gray
 from kd_cv.io.files import PathLike
 from kd_cv.io.settings_files import read_settings, write_settings
 from kd_cv.keypoints import copy_keypoints, to_keypoints
 from kd_cv.opencv.arguments import as_list, as_mask
 from kd_cv.opencv.dog import DoG
+from kd_cv.opencv.patch_sizes import frames_of
 from kd_cv.opencv.sift_like import SIFTLike
-from kd_cv.parallel import around
 from kd_cv.settings import Settings, understands_kornia
 from kd_cv.types import Detector, Image, Images, KeyPoints
 from kd_cv.whitening.registry import DEFAULT_WEIGHTS, DEFAULT_WHITENING, Weights
@@ -60,8 +59,9 @@ class KDDescriptor(SIFTLike):
     detector         any object with OpenCV's detect(image, mask); `DoG` by default
     upright          ignore the angles of the keypoints, and find none
     orient           estimate the angles of keypoints that have none (-1; KAZE writes 0)
-    drop             leave out keypoints that cannot be described (NaN, size <= 0, patch outside
-                     the image or without texture) instead of giving them a row of zeros
+    drop             remove keypoints that cannot be described (NaN, size <= 0, patch outside the
+                     image or without texture), as OpenCV documents; False keeps them, in their
+                     order, with zero descriptors
 
     >>> image = np.random.default_rng(0).integers(0, 256, (240, 320), dtype=np.uint8)
     >>> keypoints, descriptors = KDDescriptor().detectAndCompute(image, None)
@@ -89,7 +89,7 @@ class KDDescriptor(SIFTLike):
         detector: Detector | None = None,
         upright: bool = False,
         orient: bool = False,
-        drop: bool = False,
+        drop: bool = True,
     ) -> None:
         if detector is not None and not callable(getattr(detector, "detect", None)):
             raise TypeError(
@@ -102,7 +102,7 @@ class KDDescriptor(SIFTLike):
                 "nfeatures, nOctaveLayers, contrastThreshold, edgeThreshold and sigma are for the "
                 f"detector of KDDescriptor itself: give them to {_shown(detector)}"
             )
-        self._settings = Settings(
+        settings = Settings(
             patch_size=patch_size,
             kernel=kernel,
             whitening=whitening,
@@ -115,41 +115,60 @@ class KDDescriptor(SIFTLike):
             orient=orient,
             drop=drop,
         )
-        ours = type(detector) is DoG
-        self._detection = detector.settings if ours else detection  # type: ignore[union-attr]
-        self._detector = None if ours else detector
+        if type(detector) is DoG:
+            detection, detector = detector.settings, None
+        # One object holds all settings: a call sees those of before or after a setter, never both.
+        self._extractor = Extractor(settings, detection)
+        self._detector = detector
 
     def __repr__(self) -> str:
         """The class with every setting that is not the default."""
         changed = [
             f"{field.name}={_shown(value)}"
-            for settings in (self._detection, self._settings)
+            for settings in (self.detection, self.settings)
             for field in fields(settings)
-            if (value := getattr(settings, field.name)) != field.default
+            if field.repr and (value := getattr(settings, field.name)) != field.default
         ]
         if self._detector is not None:
             changed.append(f"detector={_shown(self._detector)}")
         return f"{type(self).__name__}({', '.join(changed)})"
 
     @property
+    def extractor(self) -> Extractor:
+        """Detector and descriptor on arrays, with these settings."""
+        return self._extractor
+
+    @property
     def settings(self) -> Settings:
-        """All that decides the descriptors."""
-        return self._settings
+        """Everything that decides the descriptors."""
+        return self._extractor.settings
 
     @property
     def detection(self) -> DoGSettings:
-        """All that decides the keypoints, unless there is a `detector`."""
-        return self._detection
+        """Everything that decides the keypoints, unless there is a `detector`."""
+        return self._extractor.detection
 
     @property
     def spec(self) -> Spec:
         """Which raw descriptor this is."""
-        return self._settings.spec
+        return self.settings.spec
 
     @property
     def projection(self) -> Projection | None:
         """Mean and matrix of the whitening, or None."""
-        return self._settings.projection
+        return self.settings.projection
+
+    @property
+    def _detection(self) -> DoGSettings:
+        return self._extractor.detection
+
+    @_detection.setter
+    def _detection(self, detection: DoGSettings) -> None:
+        if self._detector is not None:
+            raise ValueError(
+                f"the keypoints come from {_shown(self._detector)}: set its parameters instead"
+            )
+        self._extractor = Extractor(self._extractor.settings, detection)
 
     def with_settings(self: Self, **changes: Any) -> Self:
         """A copy with some of its settings changed.
@@ -160,19 +179,20 @@ class KDDescriptor(SIFTLike):
         changed = copy.copy(self)
         named = {field.name for field in fields(DoGSettings)} & changes.keys()
         of_detector = {name: changes.pop(name) for name in named}
-        changed._detection = replace(self._detection, **of_detector)
-        changed._settings = replace(self._settings, **changes)
+        if of_detector:
+            changed._detection = replace(self.detection, **of_detector)
+        changed._extractor = Extractor(replace(self.settings, **changes), changed.detection)
         return changed
 
     # What it is, in OpenCV's words
 
     def descriptorSize(self) -> int:
         """Numbers in a descriptor."""
-        return self._settings.descriptor_size
+        return self.settings.descriptor_size
 
     def descriptorType(self) -> int:
         """Their type: cv2.CV_32F or cv2.CV_8U."""
-        return self._settings.descriptor_type
+        return self.settings.descriptor_type
 
     def defaultNorm(self) -> int:
         """The distance to compare descriptors by: cv2.NORM_L2."""
@@ -204,23 +224,9 @@ class KDDescriptor(SIFTLike):
             return ()
         if self._detector is not None:
             gray = as_detectable(gray)
-            with around(self._detector):
-                keypoints = self._detector.detect(gray, mask)
+            keypoints = self._detector.detect(gray, mask)
             return copy_keypoints(keypoints)
-        return to_keypoints(*self._detected(gray, mask))
-
-    def _detected(
-        self, gray: NDArray[Any], mask: NDArray[np.uint8] | None, pyramid: Pyramid | None = None
-    ) -> Detected:
-        """What our own detector finds."""
-        return detect_frames(
-            gray,
-            self._detection.space,
-            count=self._detection.nfeatures,
-            mask=mask,
-            upright=self._settings.upright,
-            pyramid=pyramid,
-        )
+        return to_keypoints(*self._extractor.detect(gray, mask))
 
     @overload
     def compute(
@@ -256,13 +262,13 @@ class KDDescriptor(SIFTLike):
         gray = as_gray(image)
         if not gray.size:
             return copies, None
-        frames = self.frames(copies)
-        if self._settings.orient:
+        extractor = self._extractor
+        frames = frames_of(copies, extractor.settings, self._detector)
+        if extractor.settings.orient:
             frames = _turned(gray, frames, copies)
-        rows = self._settings.rows(gray, frames)
-        if self._settings.drop:
-            kept = np.flatnonzero(rows.any(axis=1))
-            copies, rows = tuple(copies[i] for i in kept), rows[kept]
+        rows = extractor.describe(gray, frames)
+        if extractor.settings.drop and not (kept := rows.any(axis=1)).all():
+            copies, rows = tuple(copies[i] for i in np.flatnonzero(kept)), rows[kept]
         return copies, _handed_out(rows, image, descriptors)
 
     def frames(self, keypoints: Sequence[cv2.KeyPoint]) -> Frames:
@@ -274,7 +280,7 @@ class KDDescriptor(SIFTLike):
         >>> KDDescriptor().frames([cv2.KeyPoint(40, 30, 7, -1, 20)])  # of FAST
         array([[40., 30.,  3., -1.]])
         """
-        return self._settings.frames(tuple(keypoints), self._detector)
+        return frames_of(tuple(keypoints), self.settings, self._detector)
 
     def detectAndCompute(
         self,
@@ -302,12 +308,7 @@ class KDDescriptor(SIFTLike):
             return self.compute(image, self.detect(image, mask), descriptors)
         _check_writeable(descriptors)
         gray = as_gray(image)
-        mask, pyramid = as_mask(mask, gray.shape), Pyramid.of(gray)  # for angles and descriptors
-        frames, responses = self._detected(gray, mask, pyramid)
-        rows = self._settings.rows(pyramid, frames)
-        if self._settings.drop:
-            kept = rows.any(axis=1)
-            frames, responses, rows = frames[kept], responses[kept], rows[kept]
+        frames, responses, rows = self._extractor.extract(gray, as_mask(mask, gray.shape))
         return to_keypoints(frames, responses), _handed_out(rows, image, descriptors)
 
     # The same descriptor elsewhere
@@ -316,7 +317,7 @@ class KDDescriptor(SIFTLike):
         """The torch module (`KDModule`) with the same settings and matrices, for patches."""
         from kd_cv.nn.module import KDModule
 
-        s = self._settings
+        s = self.settings
         return KDModule(s.patch_size, s.kernel, s.whitening, s.weights, s.dim, use=s.use)
 
     # Copies and files. `type(self)`, because `self.__class__` is OpenCV's.
@@ -335,19 +336,16 @@ class KDDescriptor(SIFTLike):
         return duplicate
 
     def __deepcopy__(self: Self, memo: dict[int, Any]) -> Self:
-        memo[id(self._detector)] = self._detector  # shared: OpenCV's cannot be copied
-        duplicate = _bare(type(self))
-        vars(duplicate).update(copy.deepcopy(vars(self), memo))
-        return duplicate
+        return copy.copy(self)
 
     def write(self, target: PathLike | cv2.FileStorage, name: str | None = None) -> None:
         """Settings as YAML, XML or JSON: to a path, or to an open cv2.FileStorage."""
-        if not isinstance(self._settings.weights, str):
+        if not isinstance(self.settings.weights, str):
             raise ValueError(
-                f"weights given as {type(self._settings.weights).__name__} cannot be written as "
+                f"weights given as {type(self.settings.weights).__name__} cannot be written as "
                 "settings: save them to a file and give its path"
             )
-        write_settings(self.getDefaultName(), target, name, self._detection, self._settings)
+        write_settings(self.getDefaultName(), target, name, self.detection, self.settings)
 
     def save(self, filename: PathLike) -> None:
         """The same as write(filename)."""
@@ -357,8 +355,7 @@ class KDDescriptor(SIFTLike):
         """Take the settings from a file, or a cv2.FileNode, that `write` made."""
         name = self.getDefaultName()
         detection = read_settings(name, source, DoGSettings)
-        self._settings = read_settings(name, source, Settings)
-        self._detection = detection
+        self._extractor = Extractor(read_settings(name, source, Settings), detection)
 
 
 def _turned(gray: NDArray[Any], frames: Frames, keypoints: KeyPoints) -> Frames:

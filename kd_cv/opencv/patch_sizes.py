@@ -25,10 +25,11 @@ from typing import Any
 
 import cv2
 import numpy as np
-from numpy.typing import NDArray
 
-from kd_cv.descriptor.frames import MAGNIFICATION, UPRIGHT
-from kd_cv.keypoints import of_sift
+from kd_cv.descriptor.frames import MAGNIFICATION, UPRIGHT, Frames
+from kd_cv.keypoints import from_keypoints, of_sift
+from kd_cv.settings import Settings
+from kd_cv.types import Detector, Float64, KeyPoints
 
 AFFINE = "AffineFeature"
 #: Side of the window of a corner in pixels of the image in which it was found.
@@ -49,7 +50,22 @@ WINDOWS = {
 REGIONS = ("MSER", "SimpleBlobDetector")
 
 _FIELDS = attrgetter("size", "angle", "response", "octave", "class_id")
-Float64 = NDArray[np.float64]
+
+
+def frames_of(keypoints: KeyPoints, settings: Settings, detector: Detector | None = None) -> Frames:
+    """Frames (N, 4) of keypoints, of such sizes that each gets the patch its detector needs.
+
+    detector  of keypoints that do not show which one made them
+    """
+    frames = from_keypoints(keypoints)
+    if settings.magnification is not None:
+        return frames
+    affine = detector is not None and is_affine(detector)
+    others = np.flatnonzero(~of_sift(keypoints) | affine)
+    if len(others):
+        sides = windows([keypoints[i] for i in others], detector)
+        frames[others, 2] *= sides / MAGNIFICATION
+    return frames
 
 
 def windows(keypoints: Sequence[cv2.KeyPoint], detector: Any = None) -> Float64:

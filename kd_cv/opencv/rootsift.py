@@ -6,7 +6,6 @@ import cv2
 import numpy as np
 
 from kd_cv.opencv.kd_descriptor import KDDescriptor
-from kd_cv.parallel import opencv
 from kd_cv.types import Array32, Feature, KeyPoints
 
 #: Their names, and how tables and pictures show them.
@@ -33,16 +32,13 @@ class RootSIFT:
     def __init__(self, nfeatures: int = 0) -> None:
         self._sift = cv2.SIFT_create(nfeatures)
 
-    @opencv
     def detect(self, image: Any, mask: Any = None) -> KeyPoints:
         return self._sift.detect(image, mask)
 
-    @opencv
     def compute(self, image: Any, keypoints: Any) -> tuple[KeyPoints, Array32 | None]:
         keypoints, rows = self._sift.compute(image, keypoints)
         return keypoints, None if rows is None else root(rows)
 
-    @opencv
     def detectAndCompute(self, image: Any, mask: Any) -> tuple[KeyPoints, Array32 | None]:
         keypoints, rows = self._sift.detectAndCompute(image, mask)
         return keypoints, None if rows is None else root(rows)

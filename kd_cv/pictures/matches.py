@@ -16,7 +16,6 @@ from kd_cv.descriptor.frames import from_corner, resized_points
 from kd_cv.gray import as_detectable, as_gray
 from kd_cv.io.files import replacing
 from kd_cv.matching.two_view import NAMES, WORDS, Model
-from kd_cv.parallel import opencv
 from kd_cv.pictures import palette
 from kd_cv.pictures.palette import Color
 from kd_cv.types import Array32, KeyPoints
@@ -118,7 +117,6 @@ def write_picture(path: str | os.PathLike[str], picture: Image) -> None:
         temporary.write_bytes(encoded.tobytes())
 
 
-@opencv
 def _as_bgr(image: AnyImage) -> Image:
     """Any image as 8 bits and three channels."""
     if image.dtype != np.uint8 or image.ndim == 2 or image.shape[2] == 1:
@@ -160,7 +158,6 @@ def _panel(images: Sequence[Image], backdrops: Sequence[Image], result: Matched)
     return panel
 
 
-@opencv
 def _backdrop(image: Image, height: int) -> Image:
     """The image at its height in the picture, paler, so that the lines stand out."""
     size = max(1, round(image.shape[1] * height / len(image))), height

@@ -72,7 +72,7 @@ def resolve(
     """
     source = "the given Whitening"
     if isinstance(weights, str | os.PathLike):
-        source, weights = f"weights {os.fspath(weights)!r}", _read(weights)
+        source, weights = f"weights {os.fspath(weights)!r}", read_weights(weights)
     elif isinstance(weights, Mapping):
         source = "the given entries"
         for key, value in weights.items():
@@ -115,8 +115,8 @@ def file_sha256(path: PathLike) -> str:
     return digest(read_bytes(path, MAX_BYTES))
 
 
-def _read(weights: PathLike) -> Whitening | Mapping[Key, Whitening]:
-    """What a shipped name or a file holds."""
+def read_weights(weights: PathLike) -> Whitening | Mapping[Key, Whitening]:
+    """Read the matrices of a shipped name or of a file."""
     shipped, path = registry(), Path(weights)
     if weights in shipped:
         return _shipped(folder() / shipped[str(weights)].file, shipped[str(weights)].sha256)

@@ -10,7 +10,7 @@ from kd_cv.descriptor import describer
 from kd_cv.descriptor.frames import describable
 from kd_cv.descriptor.patches import as_scales
 from kd_cv.keypoints import from_keypoints, to_keypoints
-from kd_cv.settings import as_uint8
+from kd_cv.extractor import to_uint8
 
 HOPELESS = [
     (np.nan, 50.0, 5.0, 0.0),
@@ -216,10 +216,10 @@ def test_bytes_of_rows_that_describe_nothing_are_zero(camera, keypoints):
     assert is_table(rows, 2, feature, np.uint8) and rows[0].any() and not rows[1].any()
     buffer = np.zeros_like(rows)
     assert feature.compute(camera, kept, buffer)[1] is buffer and buffer.any()
-    assert as_uint8(np.zeros((0, 128), np.float32)).shape == (0, 128)
+    assert to_uint8(np.zeros((0, 128), np.float32)).shape == (0, 128)
 
 
 def test_bytes_saturate_rather_than_wrap():
     rows = np.zeros((2, 128), np.float32)
     rows[0, 0], rows[1, 0] = 1.0, -1.0
-    assert as_uint8(rows)[:, :2].tolist() == [[255, 128], [0, 128]]
+    assert to_uint8(rows)[:, :2].tolist() == [[255, 128], [0, 128]]

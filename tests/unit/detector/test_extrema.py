@@ -6,7 +6,8 @@ import pytest
 from scipy.ndimage import gaussian_filter
 
 from kd_cv.detector import compiled, detect, orientation
-from kd_cv.detector.detect import detect_frames, extrema, gain_of
+from kd_cv.detector.detect import detect as detect_frames
+from kd_cv.detector.detect import extrema, gain_of
 from kd_cv.detector.scale_space import (
     CAMERA_BLUR,
     FOR_SIZE,
@@ -16,7 +17,6 @@ from kd_cv.detector.scale_space import (
     derivatives,
     gaussian,
 )
-from kd_cv.parallel import Scratch
 
 
 def blob(x, y, s, shape=(96, 128), sign=1.0):
@@ -60,7 +60,7 @@ def test_of_two_blobs_as_bright_the_larger_one_is_stronger():
 def test_levels_are_the_image_blurred_by_their_sigmas(camera, compiled):
     space = ScaleSpace(sigma=1.1)
     following = np.empty((256, 256), np.float32)
-    D, top = detect._differences(camera, space, 1 / 255, 128, 256, following, compiled, Scratch())
+    D, top = detect._differences(camera, space, 1 / 255, 128, 256, following, compiled)
     image = camera / 255.0
     levels = [
         gaussian_filter(image, np.sqrt(s**2 - CAMERA_BLUR**2), mode="mirror", truncate=6)

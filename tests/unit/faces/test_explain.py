@@ -298,11 +298,11 @@ def test_heat_maps_of_many_matches_are_those_of_each(settings):
     frames = np.array([[60.0 + 9 * i, 80.0 + 5 * i, 4.0 + 0.2 * i, 17.0 * i] for i in range(9)])
     flat = np.zeros_like(image)
     maps = heat_maps(
-        kd.settings.patches(as_gray(image), frames),
+        kd.extractor.patches(as_gray(image), frames),
         np.concatenate(
             [
-                kd.settings.patches(as_gray(image), frames[::-1][:8]),
-                kd.settings.patches(as_gray(flat), frames[:1]),
+                kd.extractor.patches(as_gray(image), frames[::-1][:8]),
+                kd.extractor.patches(as_gray(flat), frames[:1]),
             ]
         ),
         kd.settings,

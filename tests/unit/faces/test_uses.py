@@ -36,7 +36,7 @@ def rows_by_hand(entries, use, patches, scales=1):
 def test_compute_takes_those_for_images_and_describe_those_for_patches(camera, entries, scales):
     kd = KDDescriptor(weights=entries, scales=scales, magnification=15)
     keypoints = cv2.SIFT_create(20).detect(camera, None)
-    patches = kd.settings.patches(camera, kd.frames(keypoints)).reshape(-1, 32, 32)
+    patches = kd.extractor.patches(camera, kd.frames(keypoints)).reshape(-1, 32, 32)
     _, rows = kd.compute(camera, keypoints)
     use = "images" if scales == 1 else "scales"
     np.testing.assert_allclose(rows, rows_by_hand(entries, use, patches, scales), atol=2e-4)
