@@ -11,8 +11,8 @@ multiplied with the spatial functions; nothing else is ever stored. Three things
 A descriptor is the same to the last bit whatever its neighbours, its block or its thread: every
 lane runs the same instructions, and a block is always computed whole.
 
-There are three kernels with but two small functions below them, because Numba compiles such a
-function once alone and once more in each caller: a first call would take twice as long.
+There are three kernels without functions below them, because Numba compiles such a function once
+alone and once more in each caller: a first call would take twice as long.
 """
 
 from dataclasses import dataclass
@@ -53,8 +53,8 @@ class Plan:
     grid       (2 * SAMPLES,) row and column of each of the samples of P rows of P + 4, two beside
                the patch at both ends
     taps       (5,) smoothing
-    Phi        (F', Q) folded functions: those that meet all planes, by parity, each parity padded
-               to pairs; then those that meet only k = 2 and 3, by parity, each padded to threes
+    Phi        (F', Q) folded functions: those that meet all planes, by parity; then those that
+               meet only k = 2 and 3, by parity; each of the eight groups is padded to threes
     first      (9,) where each of these eight begins in Phi
     once       (h,) 0 for the middle column of an odd patch, which has no mirror image; else 1
     source     (D, 4) which of the 7 * F' sums a dimension adds up
@@ -92,13 +92,13 @@ def plan(spec: Spec) -> Plan:
     rows: list[NDArray[np.float64]] = []
     first = [0]
     position = np.zeros(len(functions), dtype=np.int64)
-    for alone, together in ((False, 2), (True, 3)):
+    for alone in (False, True):
         for parity in range(4):  # even-even, odd in x, odd in y, odd in both
             members = np.flatnonzero((odd_x + 2 * odd_y == parity) & (high == alone))
             for f in members:
                 position[f] = len(rows)
                 rows.append(functions[f, :h, :h].ravel())
-            rows += [np.zeros(h * h)] * (-len(members) % together)
+            rows += [np.zeros(h * h)] * (-len(members) % 3)
             first.append(len(rows))
 
     once = np.ones(h, np.float32)
@@ -165,6 +165,7 @@ def describe(
         np.empty(samples, np.float32),
         np.zeros(samples + 2 * (P + 4), np.float32),
         np.empty(2 * SAMPLES, np.float32),
+        np.empty(PLANES * SAMPLES, np.float32),
         np.empty(4 * PLANES * QUARTER, np.float32),
     )
     V = np.zeros((blocks, len(A), LANES), np.float32)
@@ -184,29 +185,10 @@ def describe(
 
 
 @jit
-def polar(gx, gy, g2):
-    """Weight, cos and sin of the angle of a gradient with the square g2."""
-    some = g2 >= _no_gradient
-    m = np.sqrt(g2)
-    inverse = _one / m if some else _zero
-    weight = np.sqrt((m if some else _zero) + _eps)
-    return weight, gx * inverse if some else -_one, gy * inverse
-
-
-@jit
-def fold(f, at, a, b, c, d):
-    """Four pixels that mirror each other into the four parities, QUARTER apart."""
-    even_above, odd_above, even_below, odd_below = a + b, a - b, c + d, c - d
-    f[at] = even_above + even_below
-    f[at + QUARTER] = odd_above + odd_below
-    f[at + 2 * QUARTER] = even_above - even_below
-    f[at + 3 * QUARTER] = odd_above - odd_below
-
-
-@jit
 def spatial_sums(
     finest, coarser, levels, steps, scale, gain, P, grid, taps, Phi, first, once,
-    at, fraction, corners, pixels, patch, middle, smooth, gradient, planes, stages, sums,
+    at, fraction, corners, pixels, patch, middle, smooth, gradient, pixel_planes, planes, stages,
+    sums,
 ):  # fmt: skip
     """Steps 1 and 2: for each frame, the planes of its patch against the functions.
 
@@ -217,8 +199,8 @@ def spatial_sums(
     Scratch, in rows of P + 4 with two columns beside the patch at both ends: at, fraction (2 *
     SAMPLES,) and corners (2, ...) of the samples, with pixels the same memory, patch with two rows
     more at both ends, middle smoothed down its columns, smooth with one row more at both ends. And
-    gradient (2 * SAMPLES,), planes (7 * 4 * QUARTER,). Loops run over all rows at once, because to
-    begin a loop costs as much as a short row.
+    gradient (2 * SAMPLES,), pixel_planes (7 * SAMPLES,), planes (7 * 4 * QUARTER,). Loops run over
+    all rows at once, because to begin a loop costs as much as a short row.
     """
     W = P + 4
     samples = P * W
@@ -330,88 +312,59 @@ def spatial_sums(
         if stages < TO_PLANES:
             continue
 
-        # The seven planes, weight, weight cos k theta, weight sin k theta, of the four pixels that
-        # mirror each other: a, b to its right, c below it, d below b. They are folded into four
-        # parities: even-even, odd in x, odd in y, odd in both. A middle row or column has no mirror
-        # image; its pixels count once in every parity, where the odd functions vanish but for the
-        # exact centre.
+        # The seven planes: weight, weight cos k theta, weight sin k theta. The columns beside the
+        # patch have no gradient.
+        for i in range(P):
+            for j in range(np.uintp(i * W + P), np.uintp(i * W + W)):
+                gradient[j] = gradient[j + SAMPLES] = _zero
         total = _zero
-        for i in range(h):
-            above, under = gradient[i * W :], gradient[(P - 1 - i) * W :]
-            f, low = planes[i * h :], once[i]
-            for j in range(h):
-                beside, both = once[j], once[j] * low
-                mirrored = np.uintp(P - 1 - j)
-                its_y = mirrored + np.uintp(SAMPLES)
-                xa, ya, xb, yb = above[j], above[j + SAMPLES], above[mirrored], above[its_y]
-                xc, yc, xd, yd = under[j], under[j + SAMPLES], under[mirrored], under[its_y]
-                a2, b2 = xa * xa + ya * ya, xb * xb + yb * yb
-                c2, d2 = xc * xc + yc * yc, xd * xd + yd * yd
-                total += a2 + b2 * beside + c2 * low + d2 * both
-                wa, ca, sa = polar(xa, ya, a2)
-                wb, cb, sb = polar(xb, yb, b2)
-                wc, cc, sc = polar(xc, yc, c2)
-                wd, cd, sd = polar(xd, yd, d2)
-                wb, wc, wd = wb * beside, wc * low, wd * both
-                fold(f, j, wa, wb, wc, wd)
-                fold(f, j + 4 * QUARTER, wa * ca, wb * cb, wc * cc, wd * cd)
-                fold(f, j + 16 * QUARTER, wa * sa, wb * sb, wc * sc, wd * sd)
-                ca2, sa2 = ca * ca - sa * sa, _two * sa * ca
-                cb2, sb2 = cb * cb - sb * sb, _two * sb * cb
-                cc2, sc2 = cc * cc - sc * sc, _two * sc * cc
-                cd2, sd2 = cd * cd - sd * sd, _two * sd * cd
-                fold(f, j + 8 * QUARTER, wa * ca2, wb * cb2, wc * cc2, wd * cd2)
-                fold(f, j + 20 * QUARTER, wa * sa2, wb * sb2, wc * sc2, wd * sd2)
-                fold(
-                    f,
-                    j + 12 * QUARTER,
-                    wa * (ca2 * ca - sa2 * sa),
-                    wb * (cb2 * cb - sb2 * sb),
-                    wc * (cc2 * cc - sc2 * sc),
-                    wd * (cd2 * cd - sd2 * sd),
-                )
-                fold(
-                    f,
-                    j + 24 * QUARTER,
-                    wa * (sa2 * ca + ca2 * sa),
-                    wb * (sb2 * cb + cb2 * sb),
-                    wc * (sc2 * cc + cc2 * sc),
-                    wd * (sd2 * cd + cd2 * sd),
-                )
+        for t in range(samples):
+            x, y = gradient[t], gradient[t + SAMPLES]
+            g2 = x * x + y * y
+            total += g2
+            some = g2 >= _no_gradient
+            m = np.sqrt(g2)
+            inverse = _one / m if some else _zero
+            w = np.sqrt((m if some else _zero) + _eps)
+            c, s = x * inverse if some else -_one, y * inverse
+            c2, s2 = c * c - s * s, _two * s * c
+            pixel_planes[t] = w
+            pixel_planes[t + SAMPLES] = w * c
+            pixel_planes[t + 2 * SAMPLES] = w * c2
+            pixel_planes[t + 3 * SAMPLES] = w * (c2 * c - s2 * s)
+            pixel_planes[t + 4 * SAMPLES] = w * s
+            pixel_planes[t + 5 * SAMPLES] = w * s2
+            pixel_planes[t + 6 * SAMPLES] = w * (s2 * c + c2 * s)
         if stages < TO_PRODUCT or total <= _flat * (square * gain * gain + np.float32(P * P)):
             continue
 
-        # Planes against functions: two functions and all planes share every load, or three
-        # functions and the planes that they meet.
-        for parity in range(4):
+        # The four pixels that mirror each other, a, b to its right, c below a, d below b, are
+        # folded into four parities: even-even, odd in x, odd in y, odd in both. A middle row or
+        # column has no mirror image; its pixels count once in every parity, where the odd functions
+        # vanish but for the exact centre.
+        for k in range(PLANES):
+            for i in range(h):
+                above = pixel_planes[k * SAMPLES + i * W :]
+                under = pixel_planes[k * SAMPLES + (P - 1 - i) * W :]
+                f, low = planes[4 * k * QUARTER + i * h :], once[i]
+                for j in range(h):
+                    mirrored = np.uintp(P - 1 - j)
+                    a, b = above[j], above[mirrored] * once[j]
+                    c, d = under[j] * low, under[mirrored] * once[j] * low
+                    f[j] = (a + b) + (c + d)
+                    f[j + QUARTER] = (a - b) + (c - d)
+                    f[j + 2 * QUARTER] = (a + b) - (c + d)
+                    f[j + 3 * QUARTER] = (a - b) - (c - d)
+
+        # Planes against functions. Three functions and four planes share their loads: with the 12
+        # sums they fill the 16 registers of AVX2.
+        for group in range(8):
+            parity = group % 4
             p0, p1 = planes[parity * QUARTER :], planes[(4 + parity) * QUARTER :]
             p2, p3 = planes[(8 + parity) * QUARTER :], planes[(12 + parity) * QUARTER :]
             p4, p5 = planes[(16 + parity) * QUARTER :], planes[(20 + parity) * QUARTER :]
             p6 = planes[(24 + parity) * QUARTER :]
-            for f in range(first[parity], first[parity + 1], 2):
-                u0 = u1 = u2 = u3 = u4 = u5 = u6 = _zero
-                v0 = v1 = v2 = v3 = v4 = v5 = v6 = _zero
-                for q in range(Q):
-                    u, v = Phi[f, q], Phi[f + 1, q]
-                    u0 += p0[q] * u
-                    u1 += p1[q] * u
-                    u2 += p2[q] * u
-                    u3 += p3[q] * u
-                    u4 += p4[q] * u
-                    u5 += p5[q] * u
-                    u6 += p6[q] * u
-                    v0 += p0[q] * v
-                    v1 += p1[q] * v
-                    v2 += p2[q] * v
-                    v3 += p3[q] * v
-                    v4 += p4[q] * v
-                    v5 += p5[q] * v
-                    v6 += p6[q] * v
-                for k, value in enumerate((u0, u1, u2, u3, u4, u5, u6)):
-                    sums[block, k * F + f, lane] = value
-                for k, value in enumerate((v0, v1, v2, v3, v4, v5, v6)):
-                    sums[block, k * F + f + 1, lane] = value
-            for f in range(first[4 + parity], first[5 + parity], 3):
+            for f in range(first[group], first[group + 1], 3):
                 u2 = u3 = u5 = u6 = v2 = v3 = v5 = v6 = w2 = w3 = w5 = w6 = _zero
                 for q in range(Q):
                     u, v, w = Phi[f, q], Phi[f + 1, q], Phi[f + 2, q]
@@ -427,13 +380,25 @@ def spatial_sums(
                     w3 += p3[q] * w
                     w5 += p5[q] * w
                     w6 += p6[q] * w
-                for i, (k2, k3, k5, k6) in enumerate(
-                    ((u2, u3, u5, u6), (v2, v3, v5, v6), (w2, w3, w5, w6))
-                ):
-                    sums[block, 2 * F + f + i, lane] = k2
-                    sums[block, 3 * F + f + i, lane] = k3
-                    sums[block, 5 * F + f + i, lane] = k5
-                    sums[block, 6 * F + f + i, lane] = k6
+                u0 = u1 = u4 = v0 = v1 = v4 = w0 = w1 = w4 = _zero
+                if group < 4:
+                    for q in range(Q):
+                        u, v, w = Phi[f, q], Phi[f + 1, q], Phi[f + 2, q]
+                        u0 += p0[q] * u
+                        u1 += p1[q] * u
+                        u4 += p4[q] * u
+                        v0 += p0[q] * v
+                        v1 += p1[q] * v
+                        v4 += p4[q] * v
+                        w0 += p0[q] * w
+                        w1 += p1[q] * w
+                        w4 += p4[q] * w
+                for k, (x, y, z) in enumerate(
+                    ((u0, v0, w0), (u1, v1, w1), (u2, v2, w2), (u3, v3, w3), (u4, v4, w4),
+                     (u5, v5, w5), (u6, v6, w6))
+                ):  # fmt: skip
+                    at_f = sums[block, k * F + f :]
+                    at_f[0, lane], at_f[1, lane], at_f[2, lane] = x, y, z
 
 
 @jit
