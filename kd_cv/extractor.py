@@ -1,6 +1,6 @@
 """From a gray image to keypoints and descriptors, as arrays: the one way of every interface.
 
-`KDDescriptor`, `KDFeature` on the CPU, `match` and collections all call `Extractor`. They convert its
+`KDDescriptor`, `KDFeature` on the CPU, `match` and collections call `Extractor` and convert its
 arrays to what they return: cv2.KeyPoint objects, LAFs, HDF5 datasets.
 """
 

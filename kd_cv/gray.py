@@ -9,16 +9,16 @@ from numpy.typing import NDArray
 #: Longest side of an image, and of a patch, in pixels: float32, in which OpenCV's keypoints and the
 #: samples of a patch have their positions, tells no more pixels apart.
 MAX_SIDE = 2**24
-#: Largest value of a float image that is taken as it is.
-MAX_VALUE = 2**16
+#: Range of the largest value of a float image that is used as it is.
+MIN_VALUE, MAX_VALUE = 2.0**-6, 2.0**16
 
 
 def as_gray(image: Any) -> NDArray[Any]:
     """One-channel image (H, W), C-contiguous: uint8 as it is, all else as float32.
 
     Takes (H, W), (H, W, 1), BGR and BGRA of type uint8, uint16 or float, and cv2.UMat. 16-bit
-    values are divided by 65535. Float values may be 0..1 or 0..255, or any other: the descriptor
-    does not depend on gain.
+    values are divided by 65535. Float values may have any range: the descriptor does not depend on
+    gain.
     """
     image = out_of_umat(image)
     if not isinstance(image, np.ndarray):
@@ -35,7 +35,7 @@ def as_gray(image: Any) -> NDArray[Any]:
     elif image.dtype.kind == "f":
         with np.errstate(over="ignore"):  # what float32 cannot hold is infinite
             image = image.astype(np.float32, copy=False)
-        image = in_range(image, "a float image")
+        image = _visible(in_range(image, "a float image"))
     elif image.dtype != np.uint8:
         raise TypeError(f"an image must be uint8, uint16 or float, got {image.dtype}")
     if image.size == 0:
@@ -66,6 +66,27 @@ def in_range(values: NDArray[np.float32], name: str) -> NDArray[np.float32]:
     if largest <= MAX_VALUE:
         return values
     return values * np.float32(np.exp2(-np.ceil(np.log2(largest / MAX_VALUE))))
+
+
+def _visible(values: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Multiply faint values by a power of 2: below, rounding and texture look the same."""
+    largest = float(np.abs(values).max(initial=0.0))
+    if largest >= MIN_VALUE or largest == 0:
+        return values
+    return values * np.float32(np.exp2(min(-np.ceil(np.log2(largest)), 120)))
+
+
+def as_mask(mask: Any, shape: tuple[int, ...]) -> NDArray[np.uint8] | None:
+    """Check a mask (H, W), uint8 or bool, for an image of this shape."""
+    mask = out_of_umat(mask)
+    if mask is None:
+        return None
+    if not isinstance(mask, np.ndarray) or mask.dtype not in (np.uint8, np.bool_):
+        given = mask.dtype if isinstance(mask, np.ndarray) else type(mask).__name__
+        raise TypeError(f"a mask must be a uint8 or bool array, got {given}")
+    if mask.shape[:2] != tuple(shape) or mask.size != shape[0] * shape[1]:
+        raise ValueError(f"a mask must have the shape of its image, {shape}, got {mask.shape}")
+    return mask.reshape(shape).view(np.uint8) if mask.dtype == bool else mask.reshape(shape)
 
 
 def as_detectable(gray: NDArray[Any]) -> NDArray[np.uint8]:

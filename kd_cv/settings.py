@@ -29,8 +29,13 @@ from kd_cv.whitening.registry import (
 
 TYPES = (cv2.CV_32F, cv2.CV_8U)
 
-#: Kornia's names of the arguments that `KDModule` and `KDDescriptor` share with MKDDescriptor.
-KORNIA = {"kernel_type": "kernel", "output_dims": "dim", "training_set": "weights"}
+#: Other names of arguments: those of kornia.feature.MKDDescriptor and of cv2.SIFT_create.
+ALIASES = {
+    "kernel_type": "kernel",
+    "output_dims": "dim",
+    "training_set": "weights",
+    "descriptorType": "descriptor_type",
+}
 Init = TypeVar("Init", bound=Callable[..., None])
 
 
@@ -188,16 +193,18 @@ def _restored(cls: type[Settings], values: dict[str, Any], entries: Weights | No
     return cls(**values, matrices=None if entries is None else (values["weights"], entries))
 
 
-def understands_kornia(init: Init) -> Init:
-    """Let a constructor take the arguments of kornia.feature.MKDDescriptor by their names there."""
+def with_aliases(init: Init) -> Init:
+    """Let a constructor take arguments by the names that Kornia and cv2.SIFT_create give them."""
 
     @wraps(init)
     def with_either(self: Any, *arguments: Any, **named: Any) -> None:
-        for theirs, ours in KORNIA.items():
-            if theirs in named:
-                if ours in named:
-                    raise TypeError(f"{theirs} is another name of {ours}: give only one of them")
-                named[ours] = named.pop(theirs)
+        for alias, name in ALIASES.items():
+            if alias in named:
+                if name in named:
+                    raise TypeError(f"{alias} is another name of {name}: give only one of them")
+                named[name] = named.pop(alias)
+        if "enable_precise_upscale" in named:
+            raise TypeError("enable_precise_upscale is not needed: no image is upscaled; remove it")
         init(self, *arguments, **named)
 
     return with_either  # type: ignore[return-value]

@@ -72,7 +72,7 @@ def extrema(
 ) -> Array:
     """The `count` strongest extrema (N, 4) of an image, in order: x, y, sigma, strength."""
     octaves = [np.empty((0, 5))]
-    level, gain = gray, gain_of(gray)
+    level, gain = gray, gain_of(gray, mask)
     weakest = Weakest(space, count)
     for octave in range(space.octaves(gray.shape) if gain else 0):
         of_image = gain if octave == 0 else None
@@ -253,13 +253,30 @@ def _distinct(rows: Array) -> Array:
     return rows[np.sort(first)]
 
 
-def gain_of(gray: NDArray[Any]) -> float:
-    """What brings the standard deviation of an image to 0.23; 0 if it has none.
+def gain_of(gray: NDArray[Any], mask: NDArray[np.uint8] | None = None) -> float:
+    """Return the factor that brings the standard deviation of an image to 0.23; 0 if it has none.
 
-    So a keypoint does not depend on the gain of its image, nor on its type.
+    So a keypoint does not depend on the gain of its image, nor on its type. A constant border and
+    what the mask hides do not count: they would change the keypoints elsewhere.
     """
+    rows, columns = _content(gray)
+    gray, mask = gray[rows, columns], None if mask is None else mask[rows, columns]
     if not gray.size:
         return 0.0
-    mean, deviation = (float(value.item()) for value in cv2.meanStdDev(gray))
+    mean, deviation = (float(value.item()) for value in cv2.meanStdDev(gray, mask=mask))
     deviation = max(deviation, ROUNDING * abs(mean))
     return DEVIATION / deviation if deviation > 0 else 0.0
+
+
+def _content(gray: NDArray[Any]) -> tuple[slice, slice]:
+    """Return rows and columns of an image without constant rows and columns at its borders."""
+    slices = []
+    for axis in range(2):
+        lines = gray if axis == 0 else gray[slices[0]].T
+        ends = lines[[0, -1]] if len(lines) else lines
+        if (ends == ends[:, :1]).all(axis=1).any():  # else nothing to look for
+            varied = np.flatnonzero((lines != lines[:, :1]).any(axis=1))
+            slices.append(slice(varied[0], varied[-1] + 1) if len(varied) else slice(0, 0))
+        else:
+            slices.append(slice(0, len(lines)))
+    return slices[0], slices[1]

@@ -23,7 +23,7 @@ from kd_cv.nn.autograd import (
     full_precision,
     recomputed,
 )
-from kd_cv.settings import understands_kornia
+from kd_cv.settings import with_aliases
 from kd_cv.whitening.files import Use
 from kd_cv.whitening.registry import (
     DEFAULT_WEIGHTS,
@@ -68,7 +68,7 @@ class KDModule(nn.Module):
     A: Tensor | None
     _float32: list[Tensor | None]
 
-    @understands_kornia
+    @with_aliases
     def __init__(
         self,
         patch_size: int = 32,

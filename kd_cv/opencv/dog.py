@@ -13,11 +13,10 @@ import cv2
 
 from kd_cv.detector.detect import Detections, detect
 from kd_cv.detector.settings import EDGE_THRESHOLD, LAYERS, SIGMA, DoGSettings
-from kd_cv.gray import as_gray
+from kd_cv.gray import as_gray, as_mask
 from kd_cv.io.settings_files import read_settings, write_settings
 from kd_cv.keypoints import to_keypoints
-from kd_cv.opencv.arguments import as_list, as_mask
-from kd_cv.opencv.sift_like import SIFTLike
+from kd_cv.opencv.sift_like import SIFTLike, as_list
 from kd_cv.types import Image, Images, KeyPoints
 
 

@@ -21,15 +21,14 @@ from kd_cv.descriptor.spec import Spec
 from kd_cv.detector.orientation import dominant_angles
 from kd_cv.detector.settings import EDGE_THRESHOLD, LAYERS, SIGMA, DoGSettings
 from kd_cv.extractor import Extractor
-from kd_cv.gray import as_detectable, as_gray
+from kd_cv.gray import as_detectable, as_gray, as_mask
 from kd_cv.io.files import PathLike
 from kd_cv.io.settings_files import read_settings, write_settings
 from kd_cv.keypoints import copy_keypoints, to_keypoints
-from kd_cv.opencv.arguments import as_list, as_mask
 from kd_cv.opencv.dog import DoG
 from kd_cv.opencv.patch_sizes import frames_of
-from kd_cv.opencv.sift_like import SIFTLike
-from kd_cv.settings import Settings, understands_kornia
+from kd_cv.opencv.sift_like import SIFTLike, as_list
+from kd_cv.settings import Settings, with_aliases
 from kd_cv.types import Detector, Image, Images, KeyPoints
 from kd_cv.whitening.registry import DEFAULT_WEIGHTS, DEFAULT_WHITENING, Weights
 
@@ -69,7 +68,7 @@ class KDDescriptor(SIFTLike):
     True
     """
 
-    @understands_kornia
+    @with_aliases
     def __init__(
         self,
         nfeatures: int = 0,
@@ -77,7 +76,7 @@ class KDDescriptor(SIFTLike):
         contrastThreshold: float | None = None,
         edgeThreshold: float = EDGE_THRESHOLD,
         sigma: float = SIGMA,
-        *,
+        *too_many: Any,
         patch_size: int = 32,
         kernel: str = "concat",
         whitening: str | None = DEFAULT_WHITENING,
@@ -91,6 +90,11 @@ class KDDescriptor(SIFTLike):
         orient: bool = False,
         drop: bool = True,
     ) -> None:
+        if too_many:
+            raise TypeError(
+                "only the first five arguments of cv2.SIFT_create may be given by position; give "
+                f"the sixth by name, descriptor_type={too_many[0]!r}"
+            )
         if detector is not None and not callable(getattr(detector, "detect", None)):
             raise TypeError(
                 "detector must have a method detect(image, mask), as OpenCV's detectors do; "

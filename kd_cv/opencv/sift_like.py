@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TypeVar
+from functools import cache
+from typing import Any, TypeVar
 
 import cv2
 
@@ -19,6 +21,13 @@ class _Factory:
         return cls
 
 
+@cache
+def _stand_in(cls: type) -> type:
+    """A subclass of cv2.Feature2D without instances: to call it makes an instance of `cls`."""
+    make = {"__new__": lambda _, *args, **named: cls(*args, **named), "__doc__": cls.__doc__}
+    return type(cls.__name__, (cv2.Feature2D,), {**make, "__module__": cls.__module__})
+
+
 class SIFTLike:
     """What `DoG` and `KDDescriptor` share with cv2.SIFT: its factory, its getters and setters.
 
@@ -32,7 +41,7 @@ class SIFTLike:
     @property  # type: ignore[misc]
     def __class__(self) -> type:
         # isinstance(it, cv2.Feature2D) holds, without the crashes of a real subclass.
-        return cv2.Feature2D
+        return _stand_in(type(self))
 
     def empty(self) -> bool:
         """True, as cv2.SIFT answers: there is nothing learned from data to lose."""
@@ -80,3 +89,13 @@ class SIFTLike:
     def setSigma(self, sigma: float) -> None:
         """Blur of the first level, in half pixels."""
         self._detection = replace(self._detection, sigma=sigma)
+
+
+def as_list(values: Any, count: int, what: str) -> Sequence[Any]:
+    """A list of `count` values, one for each image; None stands for as many of None."""
+    if values is None and what == "masks":
+        return [None] * count
+    if not isinstance(values, list | tuple) or len(values) != count:
+        given = len(values) if isinstance(values, list | tuple) else type(values).__name__
+        raise ValueError(f"{count} images need as many {what}, got {given}")
+    return values

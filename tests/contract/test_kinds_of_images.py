@@ -112,7 +112,7 @@ REFUSED = {
     "1e300": no_values(np.full((9, 9), 1e300)),
     "2^24 + 1 wide": (np.broadcast_to(np.uint8(0), (2, 2**24 + 1)), ValueError, "at most 16777216"),
 }
-KD = KDDescriptor()
+KD = KDDescriptor(drop=False)
 WAYS = {
     "as_gray": as_gray,
     "compute": lambda image: KD.compute(image, POINTS),

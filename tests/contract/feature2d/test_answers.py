@@ -38,10 +38,13 @@ def test_it_has_every_public_name_of_feature2d(kd):
 def test_the_constructor_is_the_designs():
     parameters = inspect.signature(KDDescriptor).parameters
     names = "patch_size kernel whitening weights dim magnification scales descriptor_type detector"
+    del (parameters := dict(parameters))["too_many"]  # which get an error
     assert list(parameters) == [*OF_SIFT, *names.split(), "upright", "orient", "drop"]
     for name, parameter in parameters.items():
         assert (parameter.kind is inspect.Parameter.KEYWORD_ONLY) == (name not in OF_SIFT)
     for field in (*dataclasses.fields(Settings), *dataclasses.fields(DoGSettings)):
+        if not field.repr:
+            continue
         default = parameters[field.name].default
         assert (as_scales(default) if field.name == "scales" else default) == field.default
     defaults = {name: p.default for name, p in parameters.items()}

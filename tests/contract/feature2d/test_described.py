@@ -9,8 +9,8 @@ from kd_cv import KDDescriptor
 from kd_cv.descriptor import describer
 from kd_cv.descriptor.frames import describable
 from kd_cv.descriptor.patches import as_scales
-from kd_cv.keypoints import from_keypoints, to_keypoints
 from kd_cv.extractor import to_uint8
+from kd_cv.keypoints import from_keypoints, to_keypoints
 
 HOPELESS = [
     (np.nan, 50.0, 5.0, 0.0),
@@ -34,7 +34,7 @@ def same_keypoints(kept, given):
 
 @pytest.mark.parametrize("whitening", [None, "ws"])
 def test_what_cannot_be_described_is_kept_with_a_zero_row(camera, keypoints, fitted, whitening):
-    feature = KDDescriptor(whitening=whitening, weights=fitted)
+    feature = KDDescriptor(whitening=whitening, weights=fitted, drop=False)
     expected = feature.compute(camera, keypoints[:2])[1]
     hopeless = [cv2.KeyPoint(*row) for row in HOPELESS]
     given = [keypoints[0], *hopeless, keypoints[1]]
@@ -47,7 +47,7 @@ def test_what_cannot_be_described_is_kept_with_a_zero_row(camera, keypoints, fit
 def test_sift_keeps_them_too(sift, kd, camera, keypoints):
     chosen = [row for row in HOPELESS if np.isfinite(row[2]) and np.isfinite(row[3])]
     given = [keypoints[0], *(cv2.KeyPoint(*row) for row in chosen)]
-    for feature in (sift, kd):
+    for feature in (sift, kd.with_settings(drop=False)):
         kept, rows = feature.compute(camera, given)
         assert same_keypoints(kept, given)
         assert rows[0].any() and not rows[1:].any()
@@ -55,7 +55,7 @@ def test_sift_keeps_them_too(sift, kd, camera, keypoints):
 
 @pytest.mark.parametrize("whitening", [None, "ws"])
 def test_drop_leaves_them_out(camera, keypoints, fitted, whitening):
-    feature = KDDescriptor(whitening=whitening, weights=fitted, drop=True)
+    feature = KDDescriptor(whitening=whitening, weights=fitted)
     expected = KDDescriptor(whitening=whitening, weights=fitted).compute(camera, keypoints)[1]
     hopeless = [cv2.KeyPoint(*row) for row in HOPELESS]
     given = [*keypoints[:3], *hopeless, *keypoints[3:]]
@@ -78,7 +78,7 @@ def test_drop_leaves_them_out(camera, keypoints, fitted, whitening):
     ],
 )
 def test_patches_out_of_all_proportion_give_zero_rows(camera, keypoints, settings, size):
-    feature = KDDescriptor(**settings)
+    feature = KDDescriptor(**settings, drop=False)
     for image in (camera, camera[:1], camera[:, :1]):
         kept, rows = feature.compute(image, [cv2.KeyPoint(0.0, 0.0, size)])
         assert len(kept) == 1 and is_table(rows, 1, feature) and not rows.any()
@@ -87,7 +87,7 @@ def test_patches_out_of_all_proportion_give_zero_rows(camera, keypoints, setting
 def test_the_largest_patch_is_described_on_both_paths(camera, monkeypatch):
     largest = cv2.KeyPoint(200.0, 250.0, 2.0**20)
     assert describable(from_keypoints([largest]), camera.shape, 16.0).all()
-    kd = KDDescriptor(magnification=16.0)
+    kd = KDDescriptor(magnification=16.0, drop=False)
     for image in (camera[:, :300], camera[:1], camera[:, :1]):
         rows = [kd.compute(image, [largest])[1]]
         with monkeypatch.context() as patch:
@@ -106,7 +106,7 @@ def test_a_patch_across_the_border_is_described(kd, camera):
 
 @pytest.mark.parametrize("whitening", [None, "ws"])
 def test_flat_patches_give_zero_rows(fitted, whitening):
-    feature = KDDescriptor(whitening=whitening, weights=fitted)
+    feature = KDDescriptor(whitening=whitening, weights=fitted, drop=False)
     points = [cv2.KeyPoint(float(x), 50.0, s) for x in (20, 50, 90) for s in (1.0, 4.0, 30.0)]
     for value in (0, 17, 255):
         for dtype in (np.uint8, np.float32, np.uint16):
@@ -211,7 +211,7 @@ def test_bytes_rank_like_floats(pairs, fitted, whitening):
 
 
 def test_bytes_of_rows_that_describe_nothing_are_zero(camera, keypoints):
-    feature = KDDescriptor(descriptor_type=cv2.CV_8U)
+    feature = KDDescriptor(descriptor_type=cv2.CV_8U, drop=False)
     kept, rows = feature.compute(camera, [keypoints[0], cv2.KeyPoint(1e6, 1e6, 3)])
     assert is_table(rows, 2, feature, np.uint8) and rows[0].any() and not rows[1].any()
     buffer = np.zeros_like(rows)

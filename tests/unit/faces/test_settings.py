@@ -7,6 +7,7 @@ import cv2
 import numpy as np
 import pytest
 
+from kd_cv.extractor import Extractor
 from kd_cv.keypoints import from_keypoints
 from kd_cv.settings import Settings
 from kd_cv.whitening import save
@@ -23,7 +24,7 @@ CHANGED = [
     {"scales": 3},
     {"descriptor_type": cv2.CV_8U},
     {"upright": True},
-    {"drop": True},
+    {"drop": False},
 ]
 
 
@@ -66,7 +67,8 @@ def test_copies_are_equal_and_small(duplicate):
 def test_patches_are_what_is_described(camera, keypoints):
     frames = from_keypoints(keypoints)
     for settings in (Settings(), Settings(upright=True), Settings(patch_size=24)):
-        patches = settings.patches(camera, frames)
+        extractor = Extractor(settings)
+        patches = extractor.patches(camera, frames)
         assert patches.shape == (len(frames), 1, settings.patch_size, settings.patch_size)
-        rows = settings.rows_of_patches(np.ascontiguousarray(patches[:, 0]))
-        assert np.allclose(rows, settings.rows(camera, frames), atol=2e-4)
+        rows = extractor.describe_patches(np.ascontiguousarray(patches[:, 0]))
+        assert np.allclose(rows, extractor.describe(camera, frames), atol=2e-4)
