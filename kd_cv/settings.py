@@ -72,18 +72,18 @@ class Settings:
                 f"got {self.descriptor_type!r}"
             )
         object.__setattr__(self, "scales", as_scales(self.scales))
-        if self.matrices is None or self.matrices[0] is not self.weights:
-            entries = self.weights
-            if isinstance(entries, str | os.PathLike) and self.whitening is not None:
-                entries = read_weights(entries)
-            object.__setattr__(self, "matrices", (self.weights, entries))
+        weights = os.fspath(self.weights) if isinstance(self.weights, os.PathLike) else self.weights
+        if not isinstance(weights, str) or self.whitening is None:
+            object.__setattr__(self, "matrices", (weights, weights))
+        elif self.matrices is None or self.matrices[0] != weights:
+            object.__setattr__(self, "matrices", (weights, read_weights(weights)))
         self.projection  # noqa: B018  (checks patch_size, kernel, whitening, weights and dim)
-        weights, side = self.weights, self.magnification
+        side = self.magnification
         if side is not None:  # else it follows the detector of each keypoint
             side = None if side == "auto" else as_magnification(side)
         canonical = {
             "patch_size": int(self.patch_size),
-            "weights": os.fspath(weights) if isinstance(weights, os.PathLike) else weights,
+            "weights": weights,
             "dim": int(self.dim),
             "magnification": side,
             "descriptor_type": int(self.descriptor_type),

@@ -1,4 +1,4 @@
-"""What surprised users once: borders and masks, faint images, copies, subclasses, SIFT's arguments."""
+"""Traps: borders and masks, faint images, copies, subclasses, the arguments of cv2.SIFT."""
 
 import copy
 import pickle
