@@ -12,9 +12,12 @@ from numpy.typing import NDArray
 from kd_cv.descriptor.frames import Frames, as_frames
 from kd_cv.gray import MAX_SIDE
 from kd_cv.types import KeyPoints
+from kd_cv.views import VIEWS
 
 #: cv2.SIFT's own first blur, in the pixels of a doubled image.
 SIFT_SIGMA = 1.6
+#: The view of a keypoint is stored in its octave above the bits of cv2.SIFT.
+VIEW_BITS = 24
 
 
 def from_keypoints(keypoints: Sequence[cv2.KeyPoint]) -> Frames:
@@ -28,15 +31,21 @@ def from_keypoints(keypoints: Sequence[cv2.KeyPoint]) -> Frames:
 
 
 def to_keypoints(
-    frames: Frames, responses: NDArray[Any] | None = None, last: int = MAX_SIDE
+    frames: Frames,
+    responses: NDArray[Any] | None = None,
+    views: NDArray[np.int64] | None = None,
+    last: int = MAX_SIDE,
 ) -> tuple[cv2.KeyPoint, ...]:
     """OpenCV keypoints of frames (N, 4), which show by their octave that sizes are SIFT's.
 
-    responses (N,), 0 if not given; last: see `sift_octave`.
+    responses (N,) and views (N,), 0 if not given; last: see `sift_octave`.
     """
     frames = as_frames(frames)
     responses = np.zeros(len(frames)) if responses is None else responses
-    columns = (*frames.T, responses, sift_octave(frames, last))
+    octaves = sift_octave(frames, last)
+    if views is not None:
+        octaves |= views << VIEW_BITS
+    columns = (*frames.T, responses, octaves)
     return tuple(map(cv2.KeyPoint, *(column.tolist() for column in columns)))
 
 
@@ -54,6 +63,13 @@ def sift_octave(frames: Frames, last: int = MAX_SIDE) -> NDArray[np.int64]:
     fraction = np.clip(np.rint((scale - nearest + 0.5) * 255), 0, 255)
     packed = [part.astype(np.int64) for part in (octave, layer, fraction)]
     return (packed[0] & 255) | packed[1] << 8 | packed[2] << 16
+
+
+def views_of(keypoints: Sequence[cv2.KeyPoint]) -> NDArray[np.int64]:
+    """The view (N,) that `to_keypoints` stored in each octave; 0 for keypoints of others."""
+    octaves = np.fromiter(map(attrgetter("octave"), keypoints), np.int64, len(keypoints))
+    views = np.where(octaves > 0, octaves >> VIEW_BITS, 0)
+    return np.where(views < max(VIEWS), views, 0)
 
 
 def of_sift(keypoints: Sequence[cv2.KeyPoint]) -> NDArray[np.bool_]:

@@ -16,6 +16,7 @@ from kd_cv.descriptor.projection import Projection
 from kd_cv.descriptor.spec import Spec
 from kd_cv.io.archive import canonical_json
 from kd_cv.io.files import digest
+from kd_cv.views import VIEWS
 from kd_cv.whitening.files import Use, use_of_images
 from kd_cv.whitening.registry import (
     DEFAULT_WEIGHTS,
@@ -62,6 +63,7 @@ class Settings:
     upright: bool = False
     orient: bool = False
     drop: bool = True
+    views: int = 1
     #: What `weights` names, read once: copies share it, even if the file changes.
     matrices: tuple[Weights, Weights] | None = field(default=None, repr=False, compare=False)
 
@@ -71,6 +73,8 @@ class Settings:
                 f"descriptor_type must be cv2.CV_32F ({cv2.CV_32F}) or cv2.CV_8U ({cv2.CV_8U}), "
                 f"got {self.descriptor_type!r}"
             )
+        if self.views not in VIEWS:
+            raise ValueError(f"views must be one of {list(VIEWS)}, got {self.views!r}")
         object.__setattr__(self, "scales", as_scales(self.scales))
         weights = os.fspath(self.weights) if isinstance(self.weights, os.PathLike) else self.weights
         if not isinstance(weights, str) or self.whitening is None:
@@ -90,6 +94,7 @@ class Settings:
             "upright": as_bool(self.upright, "upright"),
             "orient": as_bool(self.orient, "orient"),
             "drop": as_bool(self.drop, "drop"),
+            "views": int(self.views),
         }
         for name, value in canonical.items():
             object.__setattr__(self, name, value)

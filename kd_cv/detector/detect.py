@@ -270,7 +270,7 @@ def gain_of(gray: NDArray[Any], mask: NDArray[np.uint8] | None = None) -> float:
 
 def _content(gray: NDArray[Any]) -> tuple[slice, slice]:
     """Return rows and columns of an image without constant rows and columns at its borders."""
-    slices = []
+    slices: list[slice] = []
     for axis in range(2):
         lines = gray if axis == 0 else gray[slices[0]].T
         ends = lines[[0, -1]] if len(lines) else lines

@@ -24,7 +24,7 @@ from kd_cv.extractor import Extractor
 from kd_cv.gray import as_detectable, as_gray, as_mask
 from kd_cv.io.files import PathLike
 from kd_cv.io.settings_files import read_settings, write_settings
-from kd_cv.keypoints import copy_keypoints, to_keypoints
+from kd_cv.keypoints import copy_keypoints, to_keypoints, views_of
 from kd_cv.opencv.dog import DoG
 from kd_cv.opencv.patch_sizes import frames_of
 from kd_cv.opencv.sift_like import SIFTLike, as_list
@@ -61,6 +61,8 @@ class KDDescriptor(SIFTLike):
     drop             remove keypoints that cannot be described (NaN, size <= 0, patch outside the
                      image or without texture), as OpenCV documents; False keeps them, in their
                      order, with zero descriptors
+    views            1; 3, 5 or 11 to detect keypoints also in synthetic views of the image, for
+                     wide viewpoint changes. The octave of a keypoint then holds its view
 
     >>> image = np.random.default_rng(0).integers(0, 256, (240, 320), dtype=np.uint8)
     >>> keypoints, descriptors = KDDescriptor().detectAndCompute(image, None)
@@ -89,6 +91,7 @@ class KDDescriptor(SIFTLike):
         upright: bool = False,
         orient: bool = False,
         drop: bool = True,
+        views: int = 1,
     ) -> None:
         if too_many:
             raise TypeError(
@@ -118,6 +121,7 @@ class KDDescriptor(SIFTLike):
             upright=upright,
             orient=orient,
             drop=drop,
+            views=views,
         )
         if type(detector) is DoG:
             detection, detector = detector.settings, None
@@ -270,7 +274,8 @@ class KDDescriptor(SIFTLike):
         frames = frames_of(copies, extractor.settings, self._detector)
         if extractor.settings.orient:
             frames = _turned(gray, frames, copies)
-        rows = extractor.describe(gray, frames)
+        views = views_of(copies) if extractor.settings.views > 1 else None
+        rows = extractor.describe(gray, frames, views)
         if extractor.settings.drop and not (kept := rows.any(axis=1)).all():
             copies, rows = tuple(copies[i] for i in np.flatnonzero(kept)), rows[kept]
         return copies, _handed_out(rows, image, descriptors)
@@ -312,8 +317,9 @@ class KDDescriptor(SIFTLike):
             return self.compute(image, self.detect(image, mask), descriptors)
         _check_writeable(descriptors)
         gray = as_gray(image)
-        frames, responses, rows = self._extractor.extract(gray, as_mask(mask, gray.shape))
-        return to_keypoints(frames, responses), _handed_out(rows, image, descriptors)
+        features = self._extractor.extract(gray, as_mask(mask, gray.shape))
+        keypoints = to_keypoints(features.frames, features.responses, features.views)
+        return keypoints, _handed_out(features.descriptors, image, descriptors)
 
     # The same descriptor elsewhere
 

@@ -1,0 +1,141 @@
+"""Synthetic views: copies of an image as it looks from the side (ASIFT, Morel and Yu 2009).
+
+A view compresses the image by a tilt t along a direction. A plane that is seen under an angle looks
+like the compressed copy of a plane that is seen from the front, so keypoints of views match where
+round patches of the image itself do not.
+
+    view pixel = M image pixel,  |det M| = 1 / t
+
+A keypoint of a view is round there, and an ellipse in the image. Interfaces that hold circles get
+its centre, the diameter of the circle of the same area and the direction of its angle, and the
+number of the view: with it the patch is found again.
+"""
+
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from kd_cv.descriptor.frames import Frames, degrees, radians
+from kd_cv.types import Float64
+
+#: (tilt, direction in degrees) of the views after the image itself, by the number of all views.
+_TWO = ((2.0, 0.0), (2.0, 90.0))
+_FOUR = (*_TWO, (2.0, 45.0), (2.0, 135.0))
+_TEN = (*_FOUR, *((4.0, 30.0 * i) for i in range(6)))
+VIEWS: dict[int, tuple[tuple[float, float], ...]] = {1: (), 3: _TWO, 5: _FOUR, 11: _TEN}
+#: Blur along the direction before the copy is compressed, in pixels: BLUR sqrt(t^2 - 1).
+BLUR = 0.8
+#: Keypoints nearer than this to the border of a turned view are left out, in pixels.
+MARGIN = 8
+
+
+class View(NamedTuple):
+    """A view of an image.
+
+    image     (h, w) gray
+    mask      (h, w) uint8, 0 outside the image; None if there is no outside
+    to_image  (2, 3) from pixels of the view to those of the image
+    """
+
+    image: NDArray[Any]
+    mask: NDArray[np.uint8] | None
+    to_image: Float64
+
+
+def count_for(nfeatures: int, views: int) -> list[int]:
+    """Share `nfeatures` among the views: the image itself gets twice as many as each other view.
+
+    >>> count_for(2000, 3), count_for(6000, 5)
+    ([1000, 500, 500], [2000, 1000, 1000, 1000, 1000])
+    """
+    each = nfeatures // (views + 1)
+    return [nfeatures - (views - 1) * each] + [each] * (views - 1)
+
+
+def view_of(gray: NDArray[Any], view: int, mask: NDArray[np.uint8] | None = None) -> View:
+    """Return view 0 (the image itself) to 10 of a gray image, and of its mask."""
+    if view == 0:
+        return View(gray, mask, np.eye(2, 3))
+    tilt, direction = _TEN[view - 1]
+    turned, seen = gray, mask
+    if direction not in (0.0, 90.0):
+        M = _turn(direction, gray.shape)
+        size = _bounds(M, gray.shape)
+        turned = cv2.warpAffine(gray, M, size, borderMode=cv2.BORDER_REPLICATE)
+        inside = np.zeros(gray.shape, np.uint8)
+        inside[MARGIN:-MARGIN, MARGIN:-MARGIN] = 1
+        inside = inside if mask is None else inside * (mask != 0)
+        seen = cv2.warpAffine(inside, M, size, flags=cv2.INTER_NEAREST)
+    # No warp along the axes: a blur in one dimension, and every t-th row or column.
+    sigma, step = BLUR * np.sqrt(tilt**2 - 1), int(tilt)
+    taps, down = 2 * int(3 * sigma) + 1, direction == 90.0
+    kept = np.s_[::step] if down else np.s_[:, ::step]
+    blurred = cv2.GaussianBlur(turned, (1, taps) if down else (taps, 1), sigma)
+    return View(
+        np.ascontiguousarray(blurred[kept]),
+        None if seen is None else np.ascontiguousarray(seen[kept]),
+        cv2.invertAffineTransform(_from_image(gray.shape, view)),
+    )
+
+
+def to_image(frames: Frames, view: View) -> Frames:
+    """Frames (N, 4) of a view as circles in the image."""
+    return _mapped(frames, view.to_image)
+
+
+def to_view(frames: Frames, shape: tuple[int, int], view: int) -> Frames:
+    """Frames (N, 4) of circles in an image of `shape` (H, W) in a view: inverse of `to_image`."""
+    return frames if view == 0 else _mapped(frames, _from_image(shape, view))
+
+
+def affine_of(frames: Frames, shape: tuple[int, int], view: int) -> Float64:
+    """The affine shapes (N, 2, 2) of circles in an image of `shape`: what the view makes of them.
+
+    Columns are the half axes of the ellipse in the image: along the angle, and across it.
+    """
+    in_view = to_view(frames, shape, view)
+    turn, half = radians(in_view[:, 3]), in_view[:, 2] / 2
+    circle = np.stack([np.cos(turn), -np.sin(turn), np.sin(turn), np.cos(turn)], axis=1)
+    back = np.eye(2) if view == 0 else cv2.invertAffineTransform(_from_image(shape, view))[:, :2]
+    return back @ (circle * half[:, None]).reshape(-1, 2, 2)
+
+
+def _mapped(frames: Frames, M: Float64) -> Frames:
+    """Frames (N, 4) under an affine map (2, 3): centre, size by area, direction of the angle."""
+    turn = radians(frames[:, 3])
+    along = np.stack([np.cos(turn), np.sin(turn)], axis=1) @ M[:, :2].T
+    angle = degrees(np.arctan2(along[:, 1], along[:, 0])) % 360.0
+    size = frames[:, 2] * np.sqrt(abs(np.linalg.det(M[:, :2])))
+    return np.column_stack([frames[:, :2] @ M[:, :2].T + M[:, 2], size, angle])
+
+
+@lru_cache(maxsize=64)
+def _from_image(shape: tuple[int, int], view: int) -> Float64:
+    """(2, 3) from pixels of an image of `shape` to those of a view."""
+    tilt, direction = _TEN[view - 1]
+    if direction == 90.0:
+        return np.diag([1.0, 1 / tilt]) @ np.eye(2, 3)
+    return np.diag([1 / tilt, 1.0]) @ _turn(direction, shape)
+
+
+def _turn(direction: float, shape: tuple[int, int]) -> Float64:
+    """(2, 3) that turns the direction of a view to the x axis, all pixels at positive places."""
+    if direction == 0.0:
+        return np.eye(2, 3)
+    c, s = np.cos(np.deg2rad(direction)), np.sin(np.deg2rad(direction))
+    R = np.array([[c, s], [-s, c]])
+    return np.column_stack([R, -(_corners(shape) @ R.T).min(axis=0)])
+
+
+def _bounds(M: Float64, shape: tuple[int, int]) -> tuple[int, int]:
+    """Width and height of an image of `shape` after an affine map."""
+    width, height = np.ceil((_corners(shape) @ M[:, :2].T + M[:, 2]).max(axis=0)).astype(int) + 1
+    return int(width), int(height)
+
+
+def _corners(shape: tuple[int, int]) -> Float64:
+    height, width = shape
+    return np.array([[0, 0], [width - 1, 0], [width - 1, height - 1], [0, height - 1]], np.float64)
