@@ -2,6 +2,7 @@ PYTHON ?= python3
 CORE := .venv
 DEV := .venv-dev
 CV4 := .venv-opencv4
+DOCS := .venv-docs
 PIP_QUIET := --quiet --disable-pip-version-check
 
 .PHONY: help demo test quick lint opencv4 coverage compat compat-torch golden fuzz bench soak hostile docs clean
@@ -82,14 +83,21 @@ $(DEV)/ready: pyproject.toml tools/dev.lock
 	$(DEV)/bin/python tools/headless.py
 	touch $@
 
+# Without torch and the other extras: the site reads the source, it does not run it.
+$(DOCS)/ready: pyproject.toml
+	$(PYTHON) -m venv $(DOCS)
+	$(DOCS)/bin/pip install $(PIP_QUIET) -e ".[docs]"
+	$(DOCS)/bin/python tools/headless.py
+	touch $@
+
 $(CV4)/ready: pyproject.toml
 	$(PYTHON) -m venv $(CV4)
 	$(CV4)/bin/pip install $(PIP_QUIET) -e . "opencv-python==4.10.0.84" pytest hypothesis scikit-image
 	$(CV4)/bin/python tools/headless.py
 	touch $@
 
-docs: $(DEV)/ready  ## build the documentation into site/, strictly; open site/index.html
-	NO_MKDOCS_2_WARNING=1 $(DEV)/bin/mkdocs build --strict --quiet
+docs: $(DOCS)/ready  ## build the documentation into site/, strictly; open site/index.html
+	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --strict --quiet
 
 clean:  ## remove the environments
-	rm -rf $(CORE) $(DEV) $(CV4) .venv-compat
+	rm -rf $(CORE) $(DEV) $(CV4) $(DOCS) .venv-compat

@@ -19,7 +19,7 @@ from kd_cv.detector.detect import detect
 from kd_cv.detector.settings import DoGSettings
 from kd_cv.gray import in_range
 from kd_cv.settings import Settings
-from kd_cv.types import Array32, Descriptors
+from kd_cv.types import Array32, Descriptors, Mask
 from kd_cv.views import View, count_for, to_image, to_view, view_of
 from kd_cv.whitening.registry import DEFAULT_WEIGHTS, DEFAULT_WHITENING, Weights
 
@@ -48,6 +48,12 @@ class Features(NamedTuple):
     responses: NDArray[np.float64]
     descriptors: Descriptors
     views: NDArray[np.int64]
+
+    def select(self, kept: Mask) -> "Features":
+        """Return the features where `kept` (N,) is true."""
+        return Features(
+            self.frames[kept], self.responses[kept], self.descriptors[kept], self.views[kept]
+        )
 
 
 Part = TypeVar("Part", Keypoints, Features)
@@ -92,10 +98,8 @@ class Extractor:
             descriptors = self._describe(pyramid, self._in_view(frames, gray.shape, view))
             parts.append(Features(frames, responses, descriptors, views))
         features = strongest_first(parts)
-        kept = features.descriptors.any(axis=1)
-        if self.settings.drop and not kept.all():
-            features = Features(*(values[kept] for values in features))
-        return features
+        kept = np.asarray(features.descriptors.any(axis=1))
+        return features if kept.all() or not self.settings.drop else features.select(kept)
 
     def detect(self, gray: NDArray[Any], mask: NDArray[np.uint8] | None = None) -> Keypoints:
         """Detect keypoints only."""

@@ -39,7 +39,7 @@ def test_the_constructor_is_the_designs():
     parameters = inspect.signature(KDDescriptor).parameters
     names = "patch_size kernel whitening weights dim magnification scales descriptor_type detector"
     del (parameters := dict(parameters))["too_many"]  # which get an error
-    assert list(parameters) == [*OF_SIFT, *names.split(), "upright", "orient", "drop"]
+    assert list(parameters) == [*OF_SIFT, *names.split(), "upright", "orient", "drop", "views"]
     for name, parameter in parameters.items():
         assert (parameter.kind is inspect.Parameter.KEYWORD_ONLY) == (name not in OF_SIFT)
     for field in (*dataclasses.fields(Settings), *dataclasses.fields(DoGSettings)):
