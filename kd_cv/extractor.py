@@ -4,9 +4,10 @@
 arrays to what they return: cv2.KeyPoint objects, LAFs, HDF5 datasets.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import cv2
 import numpy as np
@@ -20,7 +21,7 @@ from kd_cv.detector.settings import DoGSettings
 from kd_cv.gray import in_range
 from kd_cv.settings import Settings
 from kd_cv.types import Array32, Descriptors, Mask
-from kd_cv.views import View, count_for, to_image, to_view, view_of
+from kd_cv.views import View, count_for, repeated, to_image, to_view, view_of
 from kd_cv.whitening.registry import DEFAULT_WEIGHTS, DEFAULT_WHITENING, Weights
 
 
@@ -56,18 +57,6 @@ class Features(NamedTuple):
         )
 
 
-Part = TypeVar("Part", Keypoints, Features)
-
-
-def strongest_first(parts: list[Part]) -> Part:
-    """Join the keypoints of all views, the strongest first."""
-    if len(parts) == 1:
-        return parts[0]
-    order = np.argsort(-np.concatenate([part.responses for part in parts]), kind="stable")
-    columns: Any = (np.concatenate(column)[order] for column in zip(*parts, strict=True))
-    return type(parts[0])(*columns)
-
-
 @dataclass(frozen=True)
 class Extractor:
     """Detector and descriptor with fixed settings; its constants are computed once.
@@ -90,40 +79,40 @@ class Extractor:
 
         Detection, orientation and description of a view share one pyramid.
         """
-        parts = []
-        for view, count in enumerate(count_for(self.detection.nfeatures, self.settings.views)):
-            seen = view_of(gray, view, mask)
-            pyramid = Pyramid.of(seen.image)
-            frames, responses, views = self._detect(seen, view, count, pyramid)
-            descriptors = self._describe(pyramid, self._in_view(frames, gray.shape, view))
-            parts.append(Features(frames, responses, descriptors, views))
-        features = strongest_first(parts)
-        kept = np.asarray(features.descriptors.any(axis=1))
+        seen = [view_of(gray, view, mask) for view in range(self.settings.views)]
+        pyramids = [Pyramid.of(view.image) for view in seen]
+        frames, responses, views = self._detect(seen, pyramids)
+        descriptors = self._describe(pyramids, gray.shape, frames, views)
+        features = Features(frames, responses, descriptors, views)
+        kept = np.asarray(descriptors.any(axis=1))
         return features if kept.all() or not self.settings.drop else features.select(kept)
 
     def detect(self, gray: NDArray[Any], mask: NDArray[np.uint8] | None = None) -> Keypoints:
         """Detect keypoints only."""
-        counts = count_for(self.detection.nfeatures, self.settings.views)
-        return strongest_first(
-            [self._detect(view_of(gray, v, mask), v, count) for v, count in enumerate(counts)]
-        )
+        return self._detect([view_of(gray, view, mask) for view in range(self.settings.views)])
 
-    def _detect(
-        self, seen: View, view: int, count: int, pyramid: Pyramid | None = None
-    ) -> Keypoints:
-        """Detect the `count` strongest keypoints of one view, in the pixels of the image."""
-        frames, responses = detect(
-            seen.image,
-            self.detection.space,
-            count=count,
-            mask=seen.mask,
-            upright=self.settings.upright,
-            pyramid=pyramid,
-        )
-        if view:  # in float32, as OpenCV's keypoints hold them: so `describe` finds the same patch
-            frames = to_image(frames, seen).astype(np.float32).astype(np.float64)
-            frames = upright_frames(frames) if self.settings.upright else frames
-        return Keypoints(frames, responses, np.full(len(frames), view))
+    def _detect(self, seen: list[View], pyramids: list[Pyramid] | None = None) -> Keypoints:
+        """Detect keypoints in each view; merge those that several views repeat."""
+        count, several, parts = self.detection.nfeatures, len(seen) > 1, []
+        for view, share in enumerate(count_for(count, len(seen))):
+            frames, responses = detect(
+                seen[view].image,
+                self.detection.space,
+                count=share,
+                mask=seen[view].mask,
+                upright=self.settings.upright,
+                pyramid=pyramids[view] if pyramids else None,
+            )
+            if view:  # in float32, as cv2.KeyPoint: so `describe` finds the same patch
+                frames = to_image(frames, seen[view]).astype(np.float32).astype(np.float64)
+                frames = upright_frames(frames) if self.settings.upright else frames
+            parts.append((frames, responses, np.full(len(frames), view)))
+        if not several:
+            return Keypoints(*parts[0])
+        frames, responses, views = (np.concatenate(column) for column in zip(*parts, strict=True))
+        order = np.argsort(-responses, kind="stable")
+        order = order[~repeated(frames[order], views[order])][: count or None]
+        return Keypoints(frames[order], responses[order], views[order])
 
     def describe(
         self, gray: NDArray[Any], frames: Frames, views: NDArray[np.int64] | None = None
@@ -132,32 +121,42 @@ class Extractor:
 
         views (N,) are those of `detect`; None stands for the image itself.
         """
-        if views is None or not views.any():
-            return self._describe(gray, self._in_view(frames, gray.shape, 0))
-        kind = np.uint8 if self.settings.descriptor_type == cv2.CV_8U else np.float32
-        descriptors = np.empty((len(frames), self._describer.dim), kind)
-        for view in np.unique(views).tolist():
-            those, seen = views == view, view_of(gray, view)
-            in_view = self._in_view(frames[those], gray.shape, view)
-            descriptors[those] = self._describe(seen.image, in_view)
+        views = np.zeros(len(frames), np.int64) if views is None else views
+        images = [view_of(gray, view).image for view in range(1 + views.max(initial=0))]
+        return self._describe(images, gray.shape, frames, views)
+
+    def _describe(
+        self,
+        images: Sequence[NDArray[Any] | Pyramid],
+        shape: tuple[int, int],
+        frames: Frames,
+        views: NDArray[np.int64],
+    ) -> Descriptors:
+        """Describe frames (N, 4) of an image of `shape`, each in its view."""
+        frames = upright_frames(frames) if self.settings.upright else frames
+        if len(images) == 1:
+            return self._in_view(images[0], frames)
+        parts = []
+        for view, image in enumerate(images):
+            those = np.flatnonzero(views == view)
+            parts.append((those, self._in_view(image, to_view(frames[those], shape, view))))
+        descriptors = np.empty((len(frames), self._describer.dim), parts[0][1].dtype)
+        for those, values in parts:
+            descriptors[those] = values
         return descriptors
+
+    def _in_view(self, image: NDArray[Any] | Pyramid, frames: Frames) -> Descriptors:
+        return self._encode(self._describer.at_squares(image, self._squares(image.shape, frames)))
 
     def describe_patches(self, patches: NDArray[Any]) -> Descriptors:
         """Describe patches (N, P, P) that are cut out already, uint8 or float in 0..1: (N, D)."""
         return self._encode(self._patch_describer.of_patches(patches))
 
-    def _describe(self, gray: NDArray[Any] | Pyramid, frames: Frames) -> Descriptors:
-        return self._encode(self._describer.at_squares(gray, self._squares(gray.shape, frames)))
-
     def patches(self, gray: NDArray[Any], frames: Frames) -> Array32:
         """Cut out the patches that are described, at each scale: (N, S, P, P)."""
-        squares = self._squares(gray.shape, self._in_view(frames, gray.shape, 0))
-        return sample_squares(gray, squares, self.settings.patch_size)
-
-    def _in_view(self, frames: Frames, shape: tuple[int, int], view: int) -> Frames:
-        """Frames (N, 4) of the image as they are in a view."""
         frames = upright_frames(frames) if self.settings.upright else frames
-        return to_view(frames, shape, view)
+        squares = self._squares(gray.shape, frames)
+        return sample_squares(gray, squares, self.settings.patch_size)
 
     def _squares(self, shape: tuple[int, int], frames: Frames) -> Squares:
         return squares_of(frames, shape, self.settings.side, self.settings.scales)

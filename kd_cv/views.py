@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kd_cv.descriptor.frames import Frames, degrees, radians
-from kd_cv.types import Float64
+from kd_cv.types import Float64, Mask
 
 #: (tilt, direction in degrees) of the views after the image itself, by the number of all views.
 _TWO = ((2.0, 0.0), (2.0, 90.0))
@@ -30,6 +30,8 @@ VIEWS: dict[int, tuple[tuple[float, float], ...]] = {1: (), 3: _TWO, 5: _FOUR, 1
 BLUR = 0.8
 #: Keypoints nearer than this to the border of a turned view are left out, in pixels.
 MARGIN = 8
+#: Keypoints of two views are one if they are so near, in pixels, octaves and degrees.
+SAME_PLACE, SAME_SIZE, SAME_ANGLE = 2.0, 0.3, 15.0
 
 
 class View(NamedTuple):
@@ -46,13 +48,34 @@ class View(NamedTuple):
 
 
 def count_for(nfeatures: int, views: int) -> list[int]:
-    """Share `nfeatures` among the views: the image itself gets twice as many as each other view.
+    """How many keypoints to detect in each view; the image itself gets twice as many as the others.
 
-    >>> count_for(2000, 3), count_for(6000, 5)
-    ([1000, 500, 500], [2000, 1000, 1000, 1000, 1000])
+    With several views a quarter more than `nfeatures`, as some will be merged.
+
+    >>> count_for(2000, 1), count_for(2000, 3)
+    ([2000], [1250, 625, 625])
     """
-    each = nfeatures // (views + 1)
-    return [nfeatures - (views - 1) * each] + [each] * (views - 1)
+    if views == 1:
+        return [nfeatures]
+    each = -(-nfeatures * 5 // (4 * (views + 1)))
+    return [2 * each] + [each] * (views - 1)
+
+
+def repeated(frames: Frames, views: NDArray[np.int64]) -> Mask:
+    """Which keypoints (N,) a stronger one of another view repeats; the strongest come first.
+
+    It lies within SAME_PLACE pixels, and has nearly the same size and angle.
+    """
+    from scipy.spatial import cKDTree  # 0.2 s that plain images need not pay
+
+    pairs = cKDTree(frames[:, :2]).query_pairs(SAME_PLACE, output_type="ndarray")
+    stronger, weaker = np.sort(pairs, axis=1).T
+    size = np.abs(np.log2(frames[stronger, 2] / frames[weaker, 2])) < SAME_SIZE
+    turn = np.abs((frames[stronger, 3] - frames[weaker, 3] + 180) % 360 - 180) < SAME_ANGLE
+    same = size & turn & (views[stronger] != views[weaker])
+    found = np.zeros(len(frames), bool)
+    found[weaker[same]] = True
+    return found
 
 
 def view_of(gray: NDArray[Any], view: int, mask: NDArray[np.uint8] | None = None) -> View:
