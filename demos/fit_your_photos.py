@@ -10,7 +10,7 @@ from pathlib import Path
 import cv2
 
 from kd_cv import DoG, KDDescriptor, match
-from kd_cv.evaluate.readers import warped_images
+from experiments.protocols.readers import warped_images
 from kd_cv.fit.photographs import fit_photos, read_reduced, split_photos
 from kd_cv.io.files import utf8
 from kd_cv.io.images import list_photos

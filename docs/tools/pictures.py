@@ -22,8 +22,8 @@ from matplotlib.lines import Line2D
 from kd_cv import KDDescriptor, MatchResult, match
 from kd_cv.draw.images import plot_images, plot_matches
 from kd_cv.draw.style import plt, style
-from kd_cv.paper.figures import save_figures
-from kd_cv.paper.material import Material
+from experiments.paper.figures import save_figures
+from experiments.paper.data import Material
 from kd_cv.pictures.palette import BLUE, GRAY, INK, INLIER, OUTLIER
 
 FOLDER = Path(__file__).parents[1] / "images"

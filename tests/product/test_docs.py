@@ -62,8 +62,8 @@ def shell_lines(page: Path) -> list[list[str]]:
 @pytest.mark.parametrize("page", WRITTEN, ids=lambda page: str(page.relative_to(ROOT)))
 def test_commands_have_the_names_and_options_that_there_are(page):
     typer_main = pytest.importorskip("typer.main")
-    from benchmarks.__main__ import STUDIES
-    from benchmarks.sections import SECTIONS
+    from experiments.benchmarks.__main__ import STUDIES
+    from experiments.benchmarks.sections import SECTIONS
     from kd_cv.cli.app import app
 
     targets = re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(), flags=re.M)

@@ -23,10 +23,10 @@ from kd_cv.cli import main
 from kd_cv.collection import extract
 from kd_cv.collection.database import write_database, write_pairs
 from kd_cv.collection.hdf5 import writing_hdf5
-from kd_cv.evaluate.cache import Cache
-from kd_cv.evaluate.candidates import kd_candidate
-from kd_cv.evaluate.strips import save_sequences
-from kd_cv.fit.surface import _check_written
+from experiments.protocols.cache import Cache
+from experiments.protocols.candidates import kd_candidate
+from experiments.protocols.strips import save_sequences
+from experiments.scenes.surface import _check_written
 from kd_cv.settings import Settings
 from kd_cv.whitening import Statistics, save
 from kd_cv.whitening.registry import resolve

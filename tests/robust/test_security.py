@@ -20,7 +20,7 @@ import pytest
 import kd_cv
 from kd_cv import KDDescriptor
 from kd_cv.collection import Summary
-from kd_cv.evaluate.patch_sets import PatchSet
+from experiments.protocols.patch_sets import PatchSet
 from kd_cv.io import archive, images
 from kd_cv.io.files import replacing
 from kd_cv.whitening import files

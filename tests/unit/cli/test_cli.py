@@ -10,7 +10,7 @@ import cv2
 import numpy as np
 import pytest
 
-from kd_cv.cli.evaluate.options import Comparison
+from experiments.commands.options import Comparison
 
 pytest.importorskip("typer")
 pytest.importorskip("rich")
@@ -18,7 +18,7 @@ pytest.importorskip("skimage")
 
 from kd_cv.cli import detectors, main
 from kd_cv.cli.matcher import Pair
-from kd_cv.evaluate.metrics import homography_corner_error
+from kd_cv.matching.metrics import homography_corner_error
 from kd_cv.io.builtin import example_pair
 from kd_cv.io.sources import read_source
 from kd_cv.pictures import palette
@@ -264,7 +264,7 @@ def test_help_teaches(capsys):
 @pytest.mark.slow
 def test_help_of_figures_lists_them_all(capsys):
     pytest.importorskip("matplotlib")
-    from kd_cv.paper.figures import FIGURES
+    from experiments.paper.figures import FIGURES
 
     assert main(["figures", "--help"]) == 0
     text = capsys.readouterr().out

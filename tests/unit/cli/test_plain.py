@@ -10,7 +10,7 @@ import pytest
 import kd_cv
 from kd_cv.cli import main
 from kd_cv.cli.fit import not_better
-from kd_cv.evaluate.scores import Score
+from experiments.protocols.scores import Score
 from kd_cv.whitening import save
 from kd_cv.whitening.registry import resolve
 

@@ -15,7 +15,7 @@ from kd_cv import KDDescriptor
 from kd_cv.cli.matcher import Options, Pair, run
 from kd_cv.descriptor.frames import resizing
 from kd_cv.draw import report
-from kd_cv.evaluate.metrics import homography_corner_error
+from kd_cv.matching.metrics import homography_corner_error
 from kd_cv.explain import explain
 from kd_cv.gray import as_gray
 from kd_cv.io.builtin import example_pair

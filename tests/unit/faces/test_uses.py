@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from kd_cv import KDDescriptor, describe
-from kd_cv.evaluate.candidates import kd_candidate
+from experiments.protocols.candidates import kd_candidate
 from kd_cv.fit import fit_whitening
 from kd_cv.settings import Settings
 from kd_cv.whitening import Statistics

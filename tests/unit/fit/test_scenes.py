@@ -6,9 +6,9 @@ import cv2
 import numpy as np
 import pytest
 
-from kd_cv.evaluate.patch_sets import read_m50
+from experiments.protocols.patch_sets import read_m50
 from kd_cv.fit.scenes import Scene, View
-from kd_cv.fit.sequences import read_homography
+from experiments.scenes.sequences import read_homography
 from kd_cv.io.images import read_gray
 
 RNG = np.random.default_rng(0)

