@@ -22,11 +22,11 @@ except ImportError as error:
 from kd_cv import KDModule, describe
 from kd_cv.descriptor.patches import extract_patches
 from kd_cv.draw.style import save_plot, style
-from experiments.protocols.metrics import matching
-from kd_cv.fit import fit_whitening
-from experiments.scenes.builders import warp_scene
+from kd_cv.fit.warps import warp_scene
 from kd_cv.gray import as_gray
-from kd_cv.whitening import Statistics, save
+from kd_cv.matching.metrics import average_precision
+from kd_cv.matching.neighbours import match_descriptors
+from kd_cv.whitening import Statistics, Whitening, save
 
 TRAIN = ("astronaut", "coffee", "brick", "grass", "gravel", "camera")
 HELD_OUT, VIEWS = ("chelsea", "coins"), 10  # views of each photograph
@@ -42,8 +42,13 @@ def pairs_of(name: str, seed: int) -> list[torch.Tensor]:
 
 def figure(kd: KDModule, views: list[torch.Tensor]) -> float:
     """Mean average precision of nearest neighbours, in percent."""
-    sides = ([kd(pairs[:, k : k + 1]).detach().numpy() for k in (0, 1)] for pairs in views)
-    return 100 * float(np.mean([matching(*side) for side in sides]))
+    precisions = []
+    for pairs in views:
+        rows0, rows1 = (kd(pairs[:, k : k + 1]).detach().numpy() for k in (0, 1))
+        matches, ratios = match_descriptors(rows0, rows1, mutual=False)
+        right = matches[:, 0] == matches[:, 1]
+        precisions.append(average_precision(-ratios, right, len(rows0)))
+    return 100 * float(np.mean(precisions))
 
 
 parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -54,7 +59,7 @@ train = torch.cat([view for seed, name in enumerate(TRAIN) for view in pairs_of(
 held_out = [view for seed, name in enumerate(HELD_OUT) for view in pairs_of(name, seed)]
 raw = describe(train.reshape(-1, 32, 32).numpy(), whitening=None)
 statistics = Statistics(238).update(raw, np.arange(len(raw)).reshape(-1, 2))
-fitted = fit_whitening(statistics)
+fitted = Whitening.fit(statistics)
 kd = KDModule(whitening="ws", weights=fitted, trainable=True)
 kd.A.data /= kd.A.data.std()  # changes no descriptor, and suits the learning rate
 curve = [(0, figure(kd, held_out))]

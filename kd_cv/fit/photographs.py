@@ -33,6 +33,7 @@ from kd_cv.whitening.whitening import Whitening
 
 PairSource = Literal["none", "warp"]
 HELD_OUT = 5  # every fifth photograph is kept from the fit, to test on
+MAX_DIM = 128  # columns of the matrices, as of the shipped ones
 MAX_SIZE = 1280  # longer side of the photographs, in pixels; larger ones are reduced
 
 Job = tuple[Path, int]  # a photograph and its seed
@@ -59,8 +60,8 @@ class PhotoFit:
     pairs          "warp": matching pairs between a photograph and views - 1 random warps of it;
                    "none": no pairs, and no W_S
     max_keypoints  of each view
-    trained        train W_M of the concatenation too, where there are pairs: about a minute for
-                   each patch size
+    trained        train W_M of the concatenation too, where there are pairs: about half a
+                   minute for each patch size
     """
 
     pairs: PairSource = "warp"
@@ -176,6 +177,7 @@ def fit_photos(
     return {
         (kernel, size): Whitening.fit(
             statistics[kernel, size],
+            max_dim=min(MAX_DIM, statistics[kernel, size].dim),
             samples=samples[size].kept if kernel == "concat" else (),
             provenance=provenance,
             progress=partial(_tell_steps, tell, size),

@@ -13,7 +13,11 @@ def call(module, function, *arguments):
 @pytest.mark.parametrize(
     ("package", "use", "extra"),
     [
-        ("torch", call("experiments.protocols.candidates", "kornia_candidate", "SIFTDescriptor"), "torch"),
+        (
+            "torch",
+            call("experiments.protocols.candidates", "kornia_candidate", "SIFTDescriptor"),
+            "torch",
+        ),
         ("torch", call("kd_cv.whitening.files", "load_pth", "mkd-concat-64.pth"), "torch"),
         ("skimage", call("kd_cv.io.builtin", "example_pair"), "cli"),
         ("skimage", call("experiments.benchmarks.inputs", "load_inputs"), "cli"),
@@ -33,7 +37,10 @@ def test_a_missing_package_is_named_with_its_extra(monkeypatch, package, use, ex
 @pytest.mark.parametrize(
     ("package", "use"),
     [
-        ("kornia", lambda: call("experiments.protocols.candidates", "kornia_candidate", "HardNet")()),
+        (
+            "kornia",
+            lambda: call("experiments.protocols.candidates", "kornia_candidate", "HardNet")(),
+        ),
         ("onnxruntime", lambda: call("kd_cv.nn.export", "export_onnx", "kd.onnx")()),
     ],
 )

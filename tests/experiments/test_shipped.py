@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kd_cv import KDDescriptor, describe
 from experiments.protocols.candidates import make_candidates
 from experiments.protocols.patch_sets import read_phototourism
 from experiments.protocols.verification import pairs_of_set, patch_verification
+from kd_cv import KDDescriptor, describe
 from kd_cv.whitening import registry as weights
 from kd_cv.whitening.registry import DEFAULT_WEIGHTS, DEFAULT_WHITENING
 

@@ -14,26 +14,26 @@ data = pytest.importorskip("skimage.data")
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")
 
+from experiments.paper import drawings, figures, plots  # noqa: E402
+from experiments.paper.data import FigureData, similarities  # noqa: E402
+from experiments.paper.figures import FIGURES, save_figures  # noqa: E402
 from kd_cv import KDDescriptor  # noqa: E402
 from kd_cv.descriptor.kernels import THETA  # noqa: E402
 from kd_cv.descriptor.spec import Spec  # noqa: E402
 from kd_cv.explain import explain_patches, kernel_map, patch_map  # noqa: E402
-from experiments.paper import drawings, figures  # noqa: E402
-from experiments.paper.figures import FIGURES, save_figures  # noqa: E402
-from experiments.paper.data import Material, similarities  # noqa: E402
 from kd_cv.whitening.registry import DEFAULT_WEIGHTS  # noqa: E402
 
 
 @pytest.fixture(scope="module")
-def material() -> Material:
+def figure_data() -> FigureData:
     """Small patches, and few of them."""
-    return Material(patch_size=32, keypoints=300)
+    return FigureData(patch_size=32, keypoints=300)
 
 
 @pytest.mark.parametrize("name", FIGURES)
-def test_every_figure_is_drawn_with_nothing_cut_off(name, material, tmp_path):
+def test_every_figure_is_drawn_with_nothing_cut_off(name, figure_data, tmp_path):
     matplotlib.pyplot.close("all")  # those of other tests
-    (path,) = save_figures([name], tmp_path / "new", material)
+    (path,) = save_figures([name], tmp_path / "new", figure_data)
     assert path == tmp_path / "new" / f"{name}.png"
     image = cv2.imread(str(path))
     assert min(image.shape[:2]) > 250
@@ -82,19 +82,19 @@ def test_cartesian_map_of_a_turned_patch_stays_at_the_pixel():
     assert np.unravel_index(straight.argmax(), straight.shape) == (42, 19)
 
 
-def test_whitening_breaks_shift_invariance(material):
+def test_whitening_breaks_shift_invariance(figure_data):
     """Figure 5: raw maps are the same for all angles, whitened maps are not."""
     pixel = (10, 20)
-    for title, of_column in material.whitening_columns().items():
+    for title, of_column in figure_data.whitening_columns().items():
         spec, projection = of_column.spec, of_column.projection
         maps = [patch_map(spec, pixel, t, t, projection) for t in (0.0, np.pi / 2)]
         same = np.allclose(*maps, atol=1e-9)
         assert same == (projection is None), title
 
 
-def test_whitening_separates_the_pairs(material):
+def test_whitening_separates_the_pairs(figure_data):
     """Similarity histograms: W_S moves the non-matching pairs to 0."""
-    groups = material.similarities()
+    groups = figure_data.similarities()
     means = {title: (m.mean(), n.mean()) for title, (m, n) in groups.items()}
     whitened = means.pop(r"concat + $W_S$")
     assert abs(whitened[1]) < 0.1
@@ -102,8 +102,8 @@ def test_whitening_separates_the_pairs(material):
     assert whitened[0] - whitened[1] > max(m - n for m, n in means.values())
 
 
-def test_polar_stands_turns_and_cartesian_stands_shifts(material):
-    turned, shifted = material.robustness(turns=[0, 30], shifts=[0, 6])
+def test_polar_stands_turns_and_cartesian_stands_shifts(figure_data):
+    turned, shifted = figure_data.robustness(turns=[0, 30], shifts=[0, 6])
     error = {
         kind: {name.split()[0]: points[-1][1] for name, points in curves.items()}
         for kind, curves in (("turn", turned), ("shift", shifted))
@@ -124,13 +124,13 @@ def test_similarities_never_pair_a_row_with_its_partner():
 
 
 def test_default_is_the_whitening_that_is_shipped():
-    material = Material(patch_size=32)
-    assert material.source == f'whitening: the shipped "{DEFAULT_WEIGHTS}"'
+    figure_data = FigureData(patch_size=32)
+    assert figure_data.source == f'whitening: the shipped "{DEFAULT_WEIGHTS}"'
     own = KDDescriptor(whitening="wus", weights=DEFAULT_WEIGHTS).projection
-    np.testing.assert_array_equal(material.settings(variant="wus").projection.A, own.A)
+    np.testing.assert_array_equal(figure_data.settings(variant="wus").projection.A, own.A)
 
 
-def test_figures_draw_what_they_are_given(material):
+def test_figures_draw_what_they_are_given(figure_data):
     """Without a projection there is no whitened column, and a fit for one kernel is enough."""
     patches = np.asarray(data.camera()[:128, 200:264]).reshape(2, 64, 64)
     figure = drawings.draw_heat_maps([explain_patches(*patches, Spec(64))] * 2)
@@ -139,10 +139,26 @@ def test_figures_draw_what_they_are_given(material):
     assert titles == ["patch $P$", *maps, "patch $Q$", *maps]
     matplotlib.pyplot.close(figure)
 
-    only = Material(patch_size=32, keypoints=300, weights=material.whitening())
+    only = FigureData(patch_size=32, keypoints=300, weights=figure_data.whitening())
     columns = list(only.whitening_columns())
     assert columns == ["concat", r"concat + $W_S$", r"concat + $W_{UA}$", r"concat + $W_{US}$"]
     assert only.source == "whitening: as given"
+
+
+def test_curves():
+    _, (ax0, ax1) = matplotlib.pyplot.subplots(1, 2)
+    rng = np.random.default_rng(0)
+    plots.plot_similarities(ax0, rng.uniform(0.5, 1, 500), rng.uniform(-0.2, 0.4, 500))
+    assert ax0.get_xlim()[0] < -0.15
+    assert ax0.get_legend_handles_labels()[1] == ["non-matching", "matching"]
+    lam = 5.0 * 0.9 ** np.arange(60)
+    plots.plot_eigenvalues(ax1, lam, t=0.5, beta_index=10)
+    w, wua, wus = (line.get_ydata() for line in ax1.lines[:3])
+    np.testing.assert_allclose(w, lam / 5)
+    np.testing.assert_allclose(wua, (lam / 5) ** 0.5)
+    beta = lam[9] / 5
+    np.testing.assert_allclose(wus, (1 - beta) * lam / 5 + beta)
+    matplotlib.pyplot.close("all")
 
 
 # ------------------------------------------------------------------- the demo and the notebook
@@ -164,9 +180,3 @@ def test_explain_match_ends_in_a_picture(tmp_path):
     missing = run("no.jpg", "no.jpg").stderr.splitlines()
     assert missing[-1] == "cannot read 'no.jpg' as an image"
     assert len((DEMOS / "explain_match.py").read_text().splitlines()) < 80
-
-
-def test_a_file_in_the_place_of_the_folder_is_refused(tmp_path):
-    (tmp_path / "figures").write_text("")
-    with pytest.raises(NotADirectoryError, match="is a file, expected a folder for the figures"):
-        next(save_figures(["kernels"], tmp_path / "figures"))

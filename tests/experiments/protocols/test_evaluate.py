@@ -1,16 +1,15 @@
 """Protocols against hand-made cases; candidates against the descriptors they stand for."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import cv2
 import numpy as np
 import pytest
 
-from kd_cv import KDDescriptor, describe
-from kd_cv.cli import main
-from experiments.commands.options import Comparison
-from experiments.commands.pairs import AtKeypoints
+from experiments.__main__ import main
+from experiments.commands.options import add_comparison, chosen_candidates, make_parser
 from experiments.protocols import metrics
 from experiments.protocols.cache import Cache
 from experiments.protocols.candidates import (
@@ -23,12 +22,11 @@ from experiments.protocols.candidates import (
     whitened,
     with_ws,
 )
-from experiments.protocols.patch_curves import moved, robustness_curves, shrinkage_curves
 from experiments.protocols.hpatches import hpatches
 from experiments.protocols.matching import Plane, image_matching, match_scores
 from experiments.protocols.pairs import Measure
+from experiments.protocols.patch_curves import moved, robustness_curves, shrinkage_curves
 from experiments.protocols.patch_sets import PatchSet
-from experiments.protocols.verification import PatchPairs, pairs_of_scenes, pairs_of_set, patch_verification
 from experiments.protocols.readers import (
     builtin_scenes,
     labelled_pairs,
@@ -38,8 +36,15 @@ from experiments.protocols.readers import (
 )
 from experiments.protocols.strips import strips_of_sequence
 from experiments.protocols.tasks import Tasks
-from kd_cv.fit.scenes import NO_POINT, Scene, View
+from experiments.protocols.verification import (
+    PatchPairs,
+    pairs_of_scenes,
+    pairs_of_set,
+    patch_verification,
+)
 from experiments.scenes.sequences import ImageSet, read_sequence
+from kd_cv import KDDescriptor, describe
+from kd_cv.fit.scenes import NO_POINT, Scene, View
 from kd_cv.io.builtin import builtin_photos
 from kd_cv.keypoints import from_keypoints
 from kd_cv.opencv.rootsift import RootSIFT
@@ -162,10 +167,12 @@ def test_candidates_describe_images_with_32_samples_and_patches_with_64(camera, 
 
 
 def test_a_program_and_the_command_line_compare_the_same():
-    for of_command in (Comparison().candidates(), AtKeypoints().candidates()):
-        assert [dict(c.configuration()) for c in of_command] == [
-            dict(c.configuration()) for c in make_candidates()
-        ]
+    parser = make_parser(test_a_program_and_the_command_line_compare_the_same)
+    add_comparison(parser)
+    of_command = chosen_candidates(parser.parse_args([]))
+    assert [dict(c.configuration()) for c in of_command] == [
+        dict(c.configuration()) for c in make_candidates()
+    ]
 
 
 def test_scenes_with_jitter_carry_keypoints_with_that_noise(tmp_path, camera):
@@ -185,8 +192,10 @@ def test_names_of_candidates(fitted):
         ["kd", "raw", "sift", "rootsift"], weights=[fitted], whitening=["ws", None, "wua"]
     )
     assert [c.name for c in found] == [
-        "KD ws (given)", "KD raw", "KD wua (given)", "SIFT", "RootSIFT",
+        "KD ws (given 1)", "KD raw", "KD wua (given 1)", "SIFT", "RootSIFT",
     ]  # fmt: skip
+    both = make_candidates(["kd"], weights=[fitted, replace(fitted, A_m=None, mu_m=None)])
+    assert [c.name for c in both] == ["KD wm (given 1)", "KD ws (given 2)"]
     with pytest.raises(ValueError, match="unknown descriptor 'surf'"):
         make_candidates(["surf"])
     with pytest.raises(ValueError, match="no descriptor"):
@@ -518,7 +527,7 @@ def phototourism_folder(tmp_path_factory, labelled):
 
 @pytest.mark.slow
 def test_phototourism_command(phototourism_folder, capsys):
-    command = ["eval", "phototourism", str(phototourism_folder), "--patch-size", "32"]
+    command = ["verification", str(phototourism_folder), "--patch-size", "32"]
     assert main([*command, "--descriptor", "raw,rootsift"]) == 0
     out = capsys.readouterr().out
     assert "KD raw" in out and "26.16" in out and "RootSIFT" in out and "paper" in out
@@ -532,7 +541,7 @@ def test_phototourism_command(phototourism_folder, capsys):
 
 @pytest.mark.slow
 def test_matching_command(sequence_folder, tmp_path, capsys):
-    command = ["eval", "matching", str(sequence_folder), "--max-keypoints", "200", "--json"]
+    command = ["matching", str(sequence_folder), "--max-keypoints", "200", "--json"]
     assert main([*command, "--descriptor", "sift,raw", "--cache", str(tmp_path / "c")]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["pairs"] == 2 and len(list((tmp_path / "c").iterdir())) == 6
@@ -550,7 +559,7 @@ def test_hpatches_command_on_the_release_layout(tmp_path, capsys, labelled):
         for kind, column in (("ref", 0), ("e1", 1), ("e2", 1)):
             strip = [cv2.resize(p, (65, 65)) for p in labelled.patches[part[:, column]]]
             cv2.imwrite(str(tmp_path / name / f"{kind}.png"), np.concatenate(strip))
-    assert main(["eval", "hpatches", str(tmp_path), "--descriptor", "raw"]) == 0
+    assert main(["hpatches", str(tmp_path), "--descriptor", "raw"]) == 0
     out = capsys.readouterr().out
     assert "retrieval" in out and "45.2 29.7 77.8" in out
 
@@ -558,7 +567,7 @@ def test_hpatches_command_on_the_release_layout(tmp_path, capsys, labelled):
 @pytest.mark.slow
 def test_strips_of_sequences_are_saved_with_their_tasks(sequence_folder, tmp_path, capsys):
     saved = tmp_path / "saved"
-    command = ["eval", "hpatches", "--descriptor", "raw", "--json"]
+    command = ["hpatches", "--descriptor", "raw", "--json"]
     cutting = [str(sequence_folder), "--max-patches", "40", "--save-strips", str(saved)]
     assert main([*command, *cutting]) == 0
     first = json.loads(capsys.readouterr().out)["scores"]
@@ -579,7 +588,7 @@ def test_curves_of_patches_as_table_and_picture(
     weights = tmp_path / "w.npz"
     save(weights, {("concat", 32): fitted})
     path = tmp_path / f"{protocol}.png"
-    command = ["eval", protocol, str(phototourism_folder), "--patch-size", "32", "-o", str(path)]
+    command = [protocol, str(phototourism_folder), "--patch-size", "32", "-o", str(path)]
     options = {"shrinkage": ["--weights", str(weights)], "robustness": ["--whitening", "none"]}
     command += options.get(protocol, [])
     assert main(command) == 0
@@ -593,7 +602,7 @@ def test_curves_of_patches_as_table_and_picture(
 
 @pytest.mark.slow
 def test_robustness_of_each_kernel_as_json(phototourism_folder, capsys):
-    command = ["eval", "robustness", str(phototourism_folder), "--patch-size", "32", "--json"]
+    command = ["robustness", str(phototourism_folder), "--patch-size", "32", "--json"]
     assert main(command) == 0
     content = json.loads(capsys.readouterr().out)
     assert content["whitening"] == "whitening: multiview"
@@ -605,7 +614,7 @@ def test_robustness_of_each_kernel_as_json(phototourism_folder, capsys):
 
 
 def test_eigenvalues_of_the_shipped_matrices(capsys):
-    assert main(["eval", "eigenvalues", "--json"]) == 0
+    assert main(["eigenvalues", "--json"]) == 0
     content = json.loads(capsys.readouterr().out)
     assert content["source"] == "whitening: multiview"
     lam, attenuated, shrunk = (np.array(content[name]) for name in ("w", "wua", "wus"))
@@ -620,7 +629,7 @@ def test_a_whitening_fitted_for_the_comparison(sequence_folder, photographs, tmp
     photos.mkdir()
     for name in ("brick", "gravel"):
         cv2.imwrite(str(photos / f"{name}.png"), photographs[name])
-    command = ["eval", "hpatches", str(sequence_folder), "--max-patches", "40", "--json"]
+    command = ["hpatches", str(sequence_folder), "--max-patches", "40", "--json"]
     command += ["--descriptor", "raw", "--fit-ws", str(photos), "--cache", str(rows)]
     assert main(command) == 0
     scores = json.loads(capsys.readouterr().out)["scores"]
@@ -633,8 +642,8 @@ def test_a_whitening_fitted_for_the_comparison(sequence_folder, photographs, tmp
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["phototourism", "MISSING"], "not a folder"),
-        (["phototourism", "EMPTY"], "patchesNNNN"),
+        (["verification", "MISSING"], "not a folder"),
+        (["verification", "EMPTY"], "patchesNNNN"),
         (["hpatches", "EMPTY"], "no sequences"),
         (["matching", "EMPTY"], "no sequences"),
         (["matching", "--descriptor", "surf"], "unknown descriptor"),
@@ -650,9 +659,9 @@ def test_a_whitening_fitted_for_the_comparison(sequence_folder, photographs, tmp
 def test_what_eval_refuses(arguments, words, tmp_path, capsys):
     (tmp_path / "empty").mkdir()
     names = {"MISSING": str(tmp_path / "missing"), "EMPTY": str(tmp_path / "empty")}
-    assert main(["eval", *(names.get(a, a) for a in arguments)]) == 2
+    assert main([*(names.get(a, a) for a in arguments)]) == 2
     err = capsys.readouterr().err
-    assert words in err and err.count("kd-cv: error") == 1
+    assert words in err and err.startswith("python -m experiments ")
 
 
 @pytest.mark.slow

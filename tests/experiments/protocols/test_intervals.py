@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from kd_cv.cli import main
+from experiments.__main__ import main
 from experiments.protocols.candidates import make_candidates
 from experiments.protocols.matching import Plane, corner_errors, image_matching
 from experiments.protocols.pairs import Measure
@@ -80,7 +80,7 @@ def test_matching_gives_intervals_and_gains(camera, tmp_path, capsys):
 
 @pytest.mark.slow
 def test_the_command_names_what_it_compares_with(capsys):
-    command = ["eval", "matching", "--descriptor", "raw,sift", "--max-keypoints", "50"]
+    command = ["matching", "--descriptor", "raw,sift", "--max-keypoints", "50"]
     command += ["--seeds", "1", "--against"]
     assert main([*command, "rootsift"]) == 2
     assert "--against rootsift: there is none of that name, but " in capsys.readouterr().err

@@ -10,7 +10,7 @@ import cv2
 import numpy as np
 import pytest
 
-from kd_cv.cli import main
+from experiments.__main__ import main
 from experiments.protocols.learned import Learned
 from experiments.protocols.pairs import Measure
 from experiments.protocols.pipelines import Pipeline, make_pipelines, on_homographies
@@ -88,7 +88,7 @@ def test_the_command_draws_accuracy_over_time(tmp_path, capsys, camera):
     for k, image in enumerate((camera, copy), start=1):
         cv2.imwrite(str(folder / f"{k}.png"), image)
     np.savetxt(folder / "H_1_2", H)
-    command = ["eval", "pipelines", str(tmp_path), "--pipelines", "sift,orb"]
+    command = ["pipelines", str(tmp_path), "--pipelines", "sift,orb"]
     command += ["--max-keypoints", "200", "--seeds", "1"]
     picture = tmp_path / "pipelines.png"
     assert main([*command, "-o", str(picture)]) == 0
@@ -118,12 +118,12 @@ def test_the_command_draws_accuracy_over_time(tmp_path, capsys, camera):
 
 def test_times_of_another_run_are_refused(tmp_path, capsys):
     idle = tmp_path / "idle.json"
-    command = ["eval", "pipelines", "--pipelines", "orb,sift", "--times", str(idle)]
+    command = ["pipelines", "--pipelines", "orb,sift", "--times", str(idle)]
     header = {"protocol": "pipelines", "max_keypoints": 2000, "max_size": None}
     row = {"name": "orb", "values": {"ms": 5.0}}
     for content, message in (
-        ("no json", "is not what kd-cv eval pipelines --json gives"),
-        (json.dumps(header), "is not what kd-cv eval pipelines --json gives"),
+        ("no json", "is not an output of pipelines --json"),
+        (json.dumps(header), "is not an output of pipelines --json"),
         (json.dumps({**header, "max_size": 640, "scores": [row]}), "are of other options"),
         (json.dumps({**header, "scores": [row]}), "has no time of sift"),
     ):

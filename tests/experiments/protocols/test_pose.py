@@ -8,7 +8,7 @@ import cv2
 import numpy as np
 import pytest
 
-from kd_cv.cli import main
+from experiments.__main__ import main
 from experiments.protocols.cameras import CameraView, read_cameras
 from experiments.protocols.candidates import make_candidates
 from experiments.protocols.pairs import Measure
@@ -216,7 +216,7 @@ def test_the_pose_of_points_in_space(tmp_path):
 @pytest.mark.slow
 def test_scores_of_a_command(photos, tmp_path, capsys):
     cameras = write_cameras(tmp_path / "cameras", "strecha")
-    command = ["eval", "pose", str(photos), "--cameras", str(cameras), "--descriptor", "raw,sift"]
+    command = ["pose", str(photos), "--cameras", str(cameras), "--descriptor", "raw,sift"]
     assert main([*command, "--json", "--seeds", "2", "--against", "sift"]) == 0
     content = json.loads(capsys.readouterr().out)
     assert content["pairs"] == 1 and len(content["scores"]) == 2
@@ -236,7 +236,7 @@ def test_scores_of_a_command(photos, tmp_path, capsys):
 @pytest.mark.slow
 def test_whole_pipelines_by_the_pose(photos, tmp_path, capsys):
     cameras = write_cameras(tmp_path / "cameras", "strecha")
-    command = ["eval", "pipelines", str(photos), "--cameras", str(cameras), "--json"]
+    command = ["pipelines", str(photos), "--cameras", str(cameras), "--json"]
     command += ["--pipelines", "kd,sift", "--max-keypoints", "500", "--seeds", "2"]
     assert main([*command, "--against", "sift"]) == 0
     content = json.loads(capsys.readouterr().out)

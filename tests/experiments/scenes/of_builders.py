@@ -2,17 +2,15 @@
 
 import numpy as np
 
-from kd_cv.fit.links import (
-    homography_map,
-)
+
+def random_frames(rng, n, side=400.0):
+    return np.column_stack(
+        [rng.uniform(0, side, (n, 2)), rng.uniform(3, 20, n), rng.uniform(0, 360, n)]
+    )
 
 
 def angle_between(a, b):
     return np.abs((a - b + 180) % 360 - 180)
-
-
-def homography_maps(H_1tok):
-    return lambda i, j: homography_map(H_1tok[j] @ np.linalg.inv(H_1tok[i]))
 
 
 def turned(degrees):

@@ -6,15 +6,15 @@ import pytest
 from of_builders import turned
 from skimage import data
 
-from kd_cv.fit import surface as surfaces
+from experiments.scenes import builders
+from experiments.scenes import surface as surfaces
 from experiments.scenes.builders import sfm_scene
+from experiments.scenes.surface import Camera, SurfaceMap, pixels_from_rays, rays_from_pixels
 from kd_cv.fit.links import (
     homography_map,
     predict_frames,
     transfer_frames,
 )
-from kd_cv.fit.photographs import photo_scene, shares
-from experiments.scenes.surface import Camera, SurfaceMap, pixels_from_rays, rays_from_pixels
 
 FOCAL, CENTRE = 500.0, np.array([320.0, 240.0])
 
@@ -215,30 +215,24 @@ def test_sfm_needs_photographs_of_one_place(tmp_path, photo):
         sfm_scene(tmp_path, tmp_path / "work")
 
 
-def test_sfm_without_pycolmap_names_the_extra(tmp_path, photo, monkeypatch):
-    import sys
+def seen_from_behind(shape):
+    """A camera at the origin that looks along z, and is said to see a point behind it."""
+    behind = np.array([[0.0, 0.0, -1.0]])
+    return Camera(shape, lambda x: x, lambda x: x, np.eye(3), np.zeros(3), behind, np.zeros(1, int))
 
-    monkeypatch.setitem(sys.modules, "pycolmap", None)
+
+def test_a_point_behind_its_camera():
+    with pytest.raises(ValueError, match="a point lies behind a camera"):
+        SurfaceMap([seen_from_behind((10, 10))])
+
+
+def test_a_photograph_that_changed_after_its_reconstruction(tmp_path, monkeypatch):
     for name in "abc":
-        cv2.imwrite(str(tmp_path / f"{name}.png"), photo)
-    with pytest.raises(ImportError, match=r"pip install kd-cv\[sfm\]"):
-        sfm_scene(tmp_path, tmp_path / "work")
-
-
-@pytest.mark.slow
-def test_photographs_of_one_place_make_a_scene_to_fit_on(tmp_path):
-    """`kd-cv fit --pairs sfm`: a folder whose photographs share nothing is left out."""
-    pytest.importorskip("pycolmap")
-    rng = np.random.default_rng(0)
-    images = {"book": open_book()[0], "noise": rng.integers(0, 256, (3, 120, 120), dtype=np.uint8)}
-    paths = []
-    for folder, photos in images.items():
-        (tmp_path / folder).mkdir()
-        for k, image in enumerate(photos):
-            paths.append(tmp_path / folder / f"{k}.png")
-            cv2.imwrite(str(paths[-1]), image)
-    book, noise = (share for share, _ in shares(paths, "sfm", seed=0))
-    with pytest.warns(UserWarning, match="folder skipped: .*share too few"):
-        assert photo_scene(noise, "sfm", max_keypoints=400) is None
-    scene = photo_scene(book, "sfm", max_keypoints=400)
-    assert len(scene.views) == len(images["book"]) and len(scene.all_pairs()) > 500
+        cv2.imwrite(str(tmp_path / f"{name}.png"), np.zeros((40, 30), np.uint8))
+    camera = seen_from_behind((20, 30))
+    monkeypatch.setattr(builders, "sparse_model", lambda *arguments: None)
+    monkeypatch.setattr(
+        builders, "registered_views", lambda model, folder: ([camera], [folder / "a.png"])
+    )
+    with pytest.raises(ValueError, match=r"is \(40, 30\), the reconstruction saw \(20, 30\)"):
+        builders.sfm_scene(tmp_path, tmp_path / "work")

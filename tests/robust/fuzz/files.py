@@ -25,10 +25,10 @@ from pieces import (
 )
 from target import DOCUMENTED, Target, folder, mode_of
 
-from kd_cv import DoG, KDDescriptor
 from experiments.protocols.cameras import read_cameras
 from experiments.protocols.patch_sets import read_hpatches_strips, read_phototourism
 from experiments.scenes.sequences import read_sequence
+from kd_cv import DoG, KDDescriptor
 from kd_cv.io import archive, images
 from kd_cv.io.sources import read_source
 from kd_cv.whitening.files import load, load_pth, save

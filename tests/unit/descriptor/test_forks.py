@@ -11,8 +11,8 @@ import time
 import cv2
 import pytest
 
-from kd_cv import KDDescriptor, match
 from experiments.scenes.detectors import detect
+from kd_cv import KDDescriptor, match
 from kd_cv.matching import pipeline
 from kd_cv.opencv.rootsift import RootSIFT
 from kd_cv.parallel import Gate, around, opencv

@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from kd_cv.fit import fit_whitening
-from kd_cv.fit.matrices import Samples
-from kd_cv.whitening import Statistics, load, save
+from kd_cv.fit.scenes import Samples
+from kd_cv.whitening import Statistics, Whitening, load, save
 from kd_cv.whitening.trained import Sample, hardest, train
 
 
@@ -102,7 +101,7 @@ def right_matches(whitening, variant, samples, dim):
 @pytest.fixture(scope="module")
 def trained():
     samples = scenes(10, seed=1)
-    return fit_whitening(statistics_of(samples), max_dim=16, samples=samples)
+    return Whitening.fit(statistics_of(samples), max_dim=16, samples=samples)
 
 
 @pytest.mark.slow
@@ -177,7 +176,7 @@ def test_trained_matrices_are_stored(trained, tmp_path):
 
 
 def test_matrices_that_were_not_trained_say_so():
-    whitening = fit_whitening(statistics_of(scenes(2, seed=1)))
+    whitening = Whitening.fit(statistics_of(scenes(2, seed=1)))
     assert not whitening.has("wm")
     with pytest.raises(ValueError, match=r'not trained: "wm" is missing; there are .*"ws"'):
         whitening.projection("wm")

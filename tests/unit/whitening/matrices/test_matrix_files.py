@@ -44,7 +44,7 @@ def test_a_file_gives_back_every_projection_exactly(data, fitted, tmp_path):
         "fitted_on": "synthetic",
         "patches": 3000,
         "pairs": 1500,
-        "supervised_t": 1.0,
+        "supervised_t": 0.9,
     }
 
 
