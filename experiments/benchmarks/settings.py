@@ -24,7 +24,7 @@ from experiments.protocols.matching import CORNERS, Plane, corner_errors
 from experiments.protocols.pairs import Measure
 from experiments.protocols.pipelines import Pipeline
 from experiments.protocols.readers import read_images
-from experiments.protocols.scores import area, interval
+from experiments.protocols.scores import area, areas, interval
 from experiments.scenes.sequences import ImageSet
 from kd_cv import KDDescriptor
 from kd_cv.detector import detect, orientation, scale_space, settings
@@ -141,9 +141,9 @@ def _lines(change: str, now: float, tried: dict[float, Pairs], default: Pairs) -
 
 
 def _gain(errors: NDArray[Any], others: NDArray[Any], threshold: int) -> str:
-    def above(drawn: NDArray[Any]) -> float:
-        return area(drawn[:, 0], threshold) - area(drawn[:, 1], threshold)
+    def above(drawn: NDArray[Any]) -> NDArray[Any]:
+        return areas(drawn[:, :, 0], threshold) - areas(drawn[:, :, 1], threshold)
 
     both = np.stack([errors, others], axis=1)
     low, high = interval(both, above)
-    return f"{area(errors, threshold):.1f}, {above(both):+.1f} ({low:+.1f} to {high:+.1f})"
+    return f"{area(errors, threshold):.1f}, {above(both[None])[0]:+.1f} ({low:+.1f} to {high:+.1f})"

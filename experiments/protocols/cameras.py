@@ -4,8 +4,7 @@ Three formats, each a folder of files beside or apart from the photographs:
 
 - Strecha's: `NAME.camera` for each photograph: K (3 x 3), a row of zeros, the rotation from camera
   to world, the centre, and the width and height that K is for;
-- COLMAP's model: `cameras.bin` and `images.bin`, or the same as text (.txt), with cameras without
-  distortion;
+- COLMAP's model, binary or text, with cameras without distortion (extra `sfm`);
 - `poses.txt`: a line for each photograph, its name and then K, R (both 3 x 3, by rows) and t.
 
 Everywhere X_camera = R X_world + t, and the centre of the first pixel is (0, 0).
@@ -14,7 +13,6 @@ Everywhere X_camera = R X_world + t, and the centre of the first pixel is (0, 0)
 from __future__ import annotations
 
 import os
-import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,10 +20,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.spatial.transform import Rotation
 
+from kd_cv.collection.reconstruction import load_pycolmap
 from kd_cv.descriptor.frames import from_corner, resizing
-from kd_cv.io.files import read_bytes, read_text
+from kd_cv.io.files import read_text
 from kd_cv.io.images import read_gray
 from kd_cv.matching.two_view import as_camera
 
@@ -62,13 +60,8 @@ def read_cameras(
     """
     photos = Path(photos)
     folder = photos if cameras is None else Path(cameras)
-    colmap = [
-        ending
-        for ending in (".bin", ".txt")
-        if all((folder / (name + ending)).is_file() for name in ("cameras", "images"))
-    ]
-    if colmap:
-        views = _read_colmap(photos, folder, colmap[0])
+    if any((folder / f"images{ending}").is_file() for ending in (".bin", ".txt")):
+        views = _read_colmap(photos, folder)
     elif (folder / "poses.txt").is_file():
         views = _read_poses(photos, folder / "poses.txt")
     else:
@@ -80,7 +73,7 @@ def read_cameras(
     if len(views) < 2:
         raise ValueError(
             f"{folder} has the cameras of {len(views)} photographs of {photos}: expected "
-            "NAME.camera, cameras and images (.bin, .txt) or poses.txt, for two photographs or more"
+            "NAME.camera, a model of COLMAP or poses.txt, for two photographs or more"
         )
     return sorted(views, key=lambda view: view.image.name)
 
@@ -119,96 +112,27 @@ def _read_poses(photos: Path, path: Path) -> list[CameraView]:
     return views
 
 
-def _read_colmap(photos: Path, folder: Path, ending: str) -> list[CameraView]:
-    in_cameras, in_images = folder / f"cameras{ending}", folder / f"images{ending}"
-    binary = ending == ".bin"
-    cameras = {}
-    for number, model, values in _binary_cameras(in_cameras) if binary else _cameras(in_cameras):
-        if model == "SIMPLE_PINHOLE" and len(values) == 3:
-            fx, fy, cx, cy = values[0], *values
-        elif model == "PINHOLE" and len(values) == 4:
-            fx, fy, cx, cy = values
-        else:
-            raise ValueError(
-                f"{in_cameras}: camera {number} is a {model} of {len(values)} numbers; "
-                "only PINHOLE, of 4, and SIMPLE_PINHOLE, of 3, have no distortion: undistort the "
-                "photographs first"
-            )
-        cx, cy = from_corner(np.array([cx, cy]))
-        cameras[number] = np.array([[fx, 0, cx], [0, fy, cy], [0, 0, 1.0]])
+def _read_colmap(photos: Path, folder: Path) -> list[CameraView]:
+    model = load_pycolmap().Reconstruction(folder)
     views = []
-    for number, pose, camera, name in _binary_images(in_images) if binary else _images(in_images):
-        quaternion, t = np.roll(pose[:4], -1), pose[4:]  # SciPy has the real part last
-        if not quaternion.any() or camera not in cameras:
-            raise ValueError(f"{in_images}: image {number} has no rotation or camera")
-        R = Rotation.from_quat(quaternion).as_matrix()
-        views.append(CameraView(_photo(photos, name), cameras[camera], R, t))
+    for image in model.images.values():
+        lens = model.cameras[image.camera_id]
+        if lens.model.name not in ("PINHOLE", "SIMPLE_PINHOLE"):
+            raise ValueError(
+                f"{folder}: camera {image.camera_id} is a {lens.model.name}; only PINHOLE and "
+                "SIMPLE_PINHOLE have no distortion: undistort the photographs first"
+            )
+        if image.has_pose:
+            K, pose = lens.calibration_matrix(), image.cam_from_world().matrix()
+            K[:2, 2] = from_corner(K[:2, 2])
+            views.append(CameraView(_photo(photos, image.name), K, pose[:, :3], pose[:, 3]))
     return views
 
 
-# Of a model, as text or not: number, model and parameters of each camera; number, quaternion and
-# translation, number of the camera and name of each image.
-_Cameras = Iterable[tuple[str, str, Float64]]
-_Images = Iterable[tuple[str, Float64, str, str]]
-
-
-def _cameras(path: Path) -> _Cameras:
-    for words in _rows(path, 7):
-        yield words[0], words[1], _numbers(words[4:], path)
-
-
-def _images(path: Path) -> _Images:
-    for words in _rows(path, 10, every=2):
-        yield words[0], _numbers(words[1:8], path), words[8], words[9]
-
-
-def _binary_cameras(path: Path) -> _Cameras:
-    """The caller stops at a model with distortion, whose number of parameters is not known here."""
-    parameters = {0: ("SIMPLE_PINHOLE", 3), 1: ("PINHOLE", 4)}
-    read = _Binary(path)
-    for _ in range(read("Q")[0]):
-        number, kind, _, _ = read("iiQQ")
-        model, count = parameters.get(kind, (f"model {kind}", 0))
-        yield str(number), model, _numbers(read(f"{count}d"), path)
-
-
-def _binary_images(path: Path) -> _Images:
-    read = _Binary(path)
-    for _ in range(read("Q")[0]):
-        number, *values, camera = read("i7di")
-        pose, name = _numbers(values, path), read.name()
-        read.take(24 * read("Q")[0])  # its points: x, y and the number of the point in space
-        yield str(number), pose, str(camera), name
-
-
-class _Binary:
-    """Numbers and names of a file, one after the other, little-endian."""
-
-    def __init__(self, path: Path) -> None:
-        self._path, self._data, self._at = path, read_bytes(path, MAX_BYTES), 0
-
-    def __call__(self, kinds: str) -> tuple[Any, ...]:
-        return struct.unpack("<" + kinds, self.take(struct.calcsize("<" + kinds)))
-
-    def name(self) -> str:
-        """What comes before the next zero."""
-        end = self._data.find(b"\0", self._at)
-        last = len(self._data) if end < 0 else end  # without a zero the file is cut off
-        return self.take(last + 1 - self._at)[:-1].decode("utf-8")
-
-    def take(self, count: int) -> bytes:
-        """The next `count` bytes."""
-        start, self._at = self._at, self._at + count
-        if self._at > len(self._data):
-            raise ValueError(f"{self._path} is cut off: it ends after {len(self._data)} bytes")
-        return self._data[start : self._at]
-
-
-def _rows(path: Path, fewest: int, every: int = 1) -> list[list[str]]:
-    """The words, `fewest` or more, of every n-th line that is not a comment: in images.txt points
-    follow each image, and may be an empty line."""
+def _rows(path: Path, fewest: int) -> list[list[str]]:
+    """The words, `fewest` or more, of every line that is not a comment."""
     lines = [line for line in read_text(path, MAX_BYTES).splitlines() if not line.startswith("#")]
-    rows = [line.split() for line in lines[::every] if line.strip()]
+    rows = [line.split() for line in lines if line.strip()]
     for words in rows:
         if len(words) < fewest:
             raise ValueError(f"{path}: {' '.join(words)!r} has fewer than {fewest} words")

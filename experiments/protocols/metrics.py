@@ -9,10 +9,10 @@ order of the input, as that benchmark does.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.integrate import trapezoid
 from scipy.spatial import cKDTree
 
 from kd_cv.matching.geometry import warp_points
@@ -166,18 +166,23 @@ def _inside(points: Float64, shape: Sequence[int]) -> NDArray[np.bool_]:
     return (x >= 0) & (y >= 0) & (x <= shape[1] - 1) & (y <= shape[0] - 1)
 
 
-def auc(errors: ArrayLike, threshold: float) -> float:
-    """Area under the curve of recall over error, up to a threshold and divided by it.
+def auc(errors: ArrayLike, threshold: float) -> Any:
+    """Area under the curve of recall over error (..., N), up to a threshold and divided by it.
 
     The convention of SuperGlue and LightGlue: the curve rises linearly from (0, 0) through
     (k-th smallest error, k / N) and is level from the last error below the threshold on. Failures
     are infinite errors. No errors at all have area 0.
     """
-    errors = np.sort(as_scores(errors, "errors"))
-    below = errors[errors < threshold]
-    recall = np.arange(len(below) + 1) / max(len(errors), 1)
-    e = np.concatenate([[0.0], below, [threshold]])
-    return float(trapezoid(np.append(recall, recall[-1]), e)) / threshold
+    errors = np.sort(np.asarray(errors, np.float64), axis=-1)
+    if np.isnan(errors).any():
+        raise ValueError("errors has NaN")
+    N = errors.shape[-1]
+    below = errors < threshold  # the first ones, as they are sorted
+    e = np.where(below, errors, 0.0)
+    k = np.arange(1, N + 1)
+    rising = np.where(below, np.diff(e, axis=-1, prepend=0.0) * (2 * k - 1) / 2, 0.0).sum(axis=-1)
+    level = (threshold - e.max(axis=-1, initial=0.0)) * below.sum(axis=-1)
+    return (rising + level) / (max(N, 1) * threshold)
 
 
 # --------------------------------------------------------------------------------------------------

@@ -19,7 +19,8 @@ RESAMPLES = 1000
 LEVEL = 0.95
 
 Progress = Callable[[str], None]
-Statistic = Callable[[NDArray[Any]], float]
+#: Draws (R, N, ...) of N values each -> their statistics (R,).
+Statistic = Callable[[NDArray[Any]], NDArray[Any]]
 
 
 @dataclass(frozen=True)
@@ -52,9 +53,14 @@ class PairScore(NamedTuple):
     part: tuple[int, int] | None = None
 
 
+def mean(drawn: NDArray[Any]) -> NDArray[Any]:
+    """Means (R,) of draws (R, N)."""
+    return drawn.mean(axis=1)
+
+
 def interval(
     values: ArrayLike,
-    statistic: Statistic = np.mean,
+    statistic: Statistic = mean,
     *,
     resamples: int = RESAMPLES,
     seed: int = 0,
@@ -72,10 +78,8 @@ def interval(
     if not len(values):
         raise ValueError("an interval needs one value or more")
     rng = np.random.default_rng(seed)
-    drawn = [
-        statistic(values[rng.integers(len(values), size=len(values))]) for _ in range(resamples)
-    ]
-    low, high = np.quantile(drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    drawn = values[rng.integers(len(values), size=(resamples, len(values)))]
+    low, high = np.quantile(statistic(drawn), [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return float(low), float(high)
 
 
@@ -116,12 +120,12 @@ def summaries(
 
 def _with_interval(key: str, values: NDArray[Any], statistic: Statistic) -> dict[str, float]:
     low, high = interval(values, statistic)
-    return {key: float(statistic(values)), f"{key} low": low, f"{key} high": high}
+    return {key: float(statistic(values[None])[0]), f"{key} low": low, f"{key} high": high}
 
 
-def _gain(both: NDArray[Any], statistic: Statistic) -> float:
-    """Of the first of two (N, 2, ...) over the second."""
-    return statistic(both[:, 0]) - statistic(both[:, 1])
+def _gain(both: NDArray[Any], statistic: Statistic) -> NDArray[Any]:
+    """Of the first of two (R, N, 2, ...) over the second."""
+    return statistic(both[:, :, 0]) - statistic(both[:, :, 1])
 
 
 def _columns(
@@ -129,12 +133,17 @@ def _columns(
 ) -> dict[str, tuple[NDArray[Any], Statistic]]:
     """By name: what is drawn from, a row for each pair, and the statistic of a draw."""
     columns: dict[str, tuple[NDArray[Any], Statistic]] = {
-        key: (np.array([pair.others[key] for pair in table]), np.mean) for key in table[0].others
+        key: (np.array([pair.others[key] for pair in table]), mean) for key in table[0].others
     }
     errors = np.array([pair.errors for pair in table], np.float64)
-    return columns | {f"auc{t}": (errors, partial(area, threshold=t)) for t in thresholds}
+    return columns | {f"auc{t}": (errors, partial(areas, threshold=t)) for t in thresholds}
+
+
+def areas(drawn: NDArray[Any], threshold: float) -> NDArray[Any]:
+    """AUC (R,) of draws (R, N, ...) of errors up to a threshold, in percent."""
+    return 100 * np.asarray(metrics.auc(drawn.reshape(len(drawn), -1), threshold))
 
 
 def area(errors: NDArray[Any], threshold: float) -> float:
     """AUC of errors up to a threshold, in percent."""
-    return 100 * metrics.auc(errors.ravel(), threshold)
+    return float(areas(errors[None], threshold)[0])

@@ -19,8 +19,7 @@ from experiments.paper.data import FigureData, similarities  # noqa: E402
 from experiments.paper.figures import FIGURES, save_figures  # noqa: E402
 from kd_cv import KDDescriptor  # noqa: E402
 from kd_cv.descriptor.kernels import THETA  # noqa: E402
-from kd_cv.descriptor.spec import Spec  # noqa: E402
-from kd_cv.explain import explain_patches, kernel_map, patch_map  # noqa: E402
+from kd_cv.explain import kernel_map, patch_map  # noqa: E402
 from kd_cv.whitening.registry import DEFAULT_WEIGHTS  # noqa: E402
 
 
@@ -128,21 +127,6 @@ def test_default_is_the_whitening_that_is_shipped():
     assert figure_data.source == f'whitening: the shipped "{DEFAULT_WEIGHTS}"'
     own = KDDescriptor(whitening="wus", weights=DEFAULT_WEIGHTS).projection
     np.testing.assert_array_equal(figure_data.settings(variant="wus").projection.A, own.A)
-
-
-def test_figures_draw_what_they_are_given(figure_data):
-    """Without a projection there is no whitened column, and a fit for one kernel is enough."""
-    patches = np.asarray(data.camera()[:128, 200:264]).reshape(2, 64, 64)
-    figure = drawings.draw_heat_maps([explain_patches(*patches, Spec(64))] * 2)
-    titles = [ax.get_title() for ax in figure.axes if ax.get_title()]
-    maps = ["polar", "cart", "concat"]
-    assert titles == ["patch $P$", *maps, "patch $Q$", *maps]
-    matplotlib.pyplot.close(figure)
-
-    only = FigureData(patch_size=32, keypoints=300, weights=figure_data.whitening())
-    columns = list(only.whitening_columns())
-    assert columns == ["concat", r"concat + $W_S$", r"concat + $W_{UA}$", r"concat + $W_{US}$"]
-    assert only.source == "whitening: as given"
 
 
 def test_curves():

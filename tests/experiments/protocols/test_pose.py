@@ -1,7 +1,6 @@
 """Relative pose: the files of cameras, the angles, and the estimate of a scene by hand."""
 
 import json
-import struct
 from pathlib import Path
 
 import cv2
@@ -20,7 +19,6 @@ from experiments.protocols.pose import (
     rotation_angle,
     viewing_angle,
 )
-from experiments.protocols.scores import interval
 
 K = np.array([[400.0, 0, 159.5], [0, 400.0, 119.5], [0, 0, 1]])
 
@@ -80,11 +78,14 @@ def write_cameras(folder, kind):
             q = [np.cos(angle / 2), *(np.sin(angle / 2) * axis), *t]
             lines += [f"{k + 1} " + " ".join(f"{x:.12g}" for x in q) + f" 1 {k}.png", ""]
         (folder / "images.txt").write_text("\n".join(lines) + "\n")
+        (folder / "points3D.txt").write_text("")
     return folder
 
 
 @pytest.mark.parametrize("kind", ["strecha", "poses", "colmap"])
 def test_every_format_gives_the_same_cameras(kind, photos, tmp_path):
+    if kind == "colmap":
+        pytest.importorskip("pycolmap")
     views = read_cameras(photos, write_cameras(tmp_path / "cameras", kind))
     assert [view.image.name for view in views] == ["0.png", "1.png"]
     for view, (R, t) in zip(views, POSES, strict=True):
@@ -93,37 +94,9 @@ def test_every_format_gives_the_same_cameras(kind, photos, tmp_path):
         np.testing.assert_allclose(view.t, t, atol=1e-6)
 
 
-def write_binary(folder, camera=(1, 320, 240, 400, 400, 160, 120)):
-    """The same model as COLMAP writes it, from its description of the format."""
-    folder.mkdir()
-    kind, width, height, *values = camera
-    head = struct.pack("<QiiQQ", 1, 1, kind, width, height)
-    (folder / "cameras.bin").write_bytes(head + struct.pack(f"<{len(values)}d", *values))
-    images = struct.pack("<Q", len(POSES))
-    for k, (R, t) in enumerate(POSES):
-        v = cv2.Rodrigues(R)[0].ravel()
-        half = np.linalg.norm(v) / 2
-        q = [np.cos(half), *(np.sinc(half / np.pi) / 2 * v)]
-        images += struct.pack("<i7di", k + 1, *q, *t, 1) + f"{k}.png".encode() + b"\0"
-        images += struct.pack("<Q", k) + k * struct.pack("<ddq", 1, 2, -1)
-    (folder / "images.bin").write_bytes(images)
-    return folder
-
-
-def test_a_binary_model_is_that_of_its_text(photos, tmp_path):
-    text = read_cameras(photos, write_cameras(tmp_path / "text", "colmap"))
-    for camera in [(1, 320, 240, 400, 400, 160, 120), (0, 320, 240, 400, 160, 120)]:
-        folder = write_binary(tmp_path / f"binary{camera[0]}", camera)
-        for view, other in zip(read_cameras(photos, folder), text, strict=True):
-            assert view.image == other.image
-            for name in ("K", "R", "t"):
-                np.testing.assert_allclose(getattr(view, name), getattr(other, name), atol=1e-9)
-
-
 def test_a_binary_model_of_colmap_itself(photos, tmp_path):
     pycolmap = pytest.importorskip("pycolmap")
     text = write_cameras(tmp_path / "text", "colmap")
-    (text / "points3D.txt").write_text("")
     (tmp_path / "binary").mkdir()
     pycolmap.Reconstruction(text).write_binary(tmp_path / "binary")
     found = read_cameras(photos, tmp_path / "binary")
@@ -133,52 +106,12 @@ def test_a_binary_model_of_colmap_itself(photos, tmp_path):
         np.testing.assert_allclose(view.t, other.t, atol=1e-9)
 
 
-def test_a_damaged_binary_model_is_refused(photos, tmp_path):
-    folder = write_binary(tmp_path / "lens", (4, 320, 240, 400, 400, 160, 120, 0, 0, 0, 0))
-    with pytest.raises(ValueError, match=r"cameras.bin: camera 1 is a model 4.*undistort"):
-        read_cameras(photos, folder)
-    folder = write_binary(tmp_path / "cut")
-    whole = (folder / "images.bin").read_bytes()
-    for length in range(len(whole)):
-        (folder / "images.bin").write_bytes(whole[:length])
-        with pytest.raises(ValueError, match=r"images.bin is cut off"):
-            read_cameras(photos, folder)
-    (folder / "images.bin").write_bytes(struct.pack("<Qi7di", 1, 1, *[np.nan] * 7, 1) + b"0.png\0")
-    with pytest.raises(ValueError, match="not finite"):
-        read_cameras(photos, folder)
-
-
-def test_cameras_that_cannot_be_used_are_refused(photos, tmp_path):
-    with pytest.raises(ValueError, match="cameras of 0 photographs"):
-        read_cameras(photos)
+def test_a_lens_with_distortion_is_refused(photos, tmp_path):
+    pytest.importorskip("pycolmap")
     folder = write_cameras(tmp_path / "colmap", "colmap")
     (folder / "cameras.txt").write_text("1 OPENCV 320 240 400 400 160 120 0 0 0 0\n")
     with pytest.raises(ValueError, match=r"OPENCV.*undistort"):
         read_cameras(photos, folder)
-    for line in ("1", "1 PINHOLE", "1 PINHOLE 320 240 400 400 160", "1 SIMPLE_PINHOLE 9 9 4 1"):
-        (folder / "cameras.txt").write_text(line + "\n")
-        with pytest.raises(ValueError, match=r"cameras.txt: .*(words|numbers)"):
-            read_cameras(photos, folder)
-    folder = write_cameras(tmp_path / "images", "colmap")
-    (folder / "images.txt").write_text("1 1 0 0 0 3 4 5 1\n\n")
-    with pytest.raises(ValueError, match=r"images.txt: '1 1 .* has fewer than 10 words"):
-        read_cameras(photos, folder)
-    folder = write_cameras(tmp_path / "poses", "poses")
-    (folder / "poses.txt").write_text("0.png 1 2 3\n")
-    with pytest.raises(ValueError, match=r"poses.txt: '0.png 1 2 3' has fewer than 22 words"):
-        read_cameras(photos, folder)
-    (folder / "poses.txt").write_text("../../etc/passwd " + "0 " * 21 + "\n")
-    with pytest.raises(ValueError, match="has no photograph"):
-        read_cameras(photos, folder)
-    folder = write_cameras(tmp_path / "strecha", "strecha")
-    (folder / "0.png.camera").write_text("nan " * 26)
-    with pytest.raises(ValueError, match="not finite"):
-        read_cameras(photos, folder)
-    (folder / "0.png.camera").write_text("1 " * 24 + "0 0")
-    with pytest.raises(ValueError, match=r"0.png: its camera is for an image of \[0.0, 0.0\]"):
-        read_cameras(photos, folder)
-    with pytest.raises(ValueError, match="R must be a rotation"):
-        CameraView(photos / "0.png", K, 2 * np.eye(3), np.zeros(3))
 
 
 def test_angles():
@@ -261,13 +194,11 @@ def test_views_that_look_away_are_no_pair(photos):
 def test_pairs_are_chosen_and_told_apart_by_their_angle(photos):
     turned = [
         CameraView(photos / f"{k % 2}.png", K, turn(angle), np.zeros(3))
-        for k, angle in enumerate((0, 20, 75, 160))
+        for k, angle in enumerate((0, 20, 75, 165))
     ]
     for largest, parts in {
         60: {"15-30": 1, "30-60": 1},
-        80: {"15-30": 1, "30-60": 1, "60-90": 1},
         90: {"15-30": 1, "30-60": 1, "60-90": 2},
-        180: {"15-30": 1, "30-60": 1, "60-90": 2, "90-180": 2},
     }.items():
         (score,) = relative_pose(
             [("turned", turned)], make_candidates(["sift"]), Measure(seeds=1), max_keypoints=50,
@@ -280,24 +211,6 @@ def test_pairs_are_chosen_and_told_apart_by_their_angle(photos):
         relative_pose([("turned", turned)], [], max_angle=0)
 
 
-@pytest.mark.slow
-def test_an_interval_holds_the_truth_as_often_as_it_says():
-    rng = np.random.default_rng(1)
-    held = 0
-    for k in range(200):
-        low, high = interval(rng.normal(size=60), resamples=200, seed=k)
-        held += low <= 0 <= high
-    assert 180 <= held <= 198
-    both = rng.normal(size=(100, 1)) + np.array([0.0, 0.1])
-    low, high = interval(both, lambda drawn: drawn[:, 1].mean() - drawn[:, 0].mean())
-    assert low == pytest.approx(0.1) == pytest.approx(high)  # the same pairs for both
-    with pytest.raises(ValueError, match="one value"):
-        interval([])
-
-
-CAMERA = "1 PINHOLE 64 48 50 50 32 24\n"
-
-
 @pytest.mark.parametrize(
     "files, message",
     [
@@ -306,18 +219,9 @@ CAMERA = "1 PINHOLE 64 48 50 50 32 24\n"
         ({"a.png.camera": "one two"}, "could not convert"),
         ({"a.png.camera": " ".join(["inf"] * 26)}, "a number that is not finite"),
         ({"poses.txt": "a.png 1 2 3\n"}, "poses.txt: 'a.png 1 2 3' has fewer than 22 words"),
-        (
-            {"cameras.txt": CAMERA, "images.txt": "1 0 0 0 0 0 0 0 1 a.png\n\n"},
-            "image 1 has no rotation or camera",
-        ),
-        (
-            {"cameras.txt": CAMERA, "images.txt": "1 1 0 0 0 0 0 0 2 a.png\n\n"},
-            "image 1 has no rotation or camera",
-        ),
-        (
-            {"cameras.txt": "1 OPENCV 64 48 50 50 32 24 0 0 0 0\n", "images.txt": ""},
-            "undistort the photographs first",
-        ),
+        ({"poses.txt": "../../etc/passwd " + "0 " * 21 + "\n"}, "has no photograph"),
+        ({"poses.txt": "a.png 9 0 9 0 9 9 0 0 1 " + "2 " * 9 + "0 0 0\n"}, "R must be a rotation"),
+        ({}, "cameras of 0 photographs"),
     ],
 )
 def test_cameras_that_say_nothing_sensible_are_refused(tmp_path, files, message):

@@ -78,16 +78,6 @@ def test_scenes_repeat_with_their_seed(sequence):
     assert not np.array_equal(a.views[1].frames, c.views[1].frames)
 
 
-def test_max_frames_keeps_whole_points(sequence):
-    folder, _ = sequence
-    sequence = read_sequence(folder)
-    scene = exact_scene(sequence, "hard", ("dog", "hessian", "harris"), max_frames=100)
-    ids = np.concatenate([view.point_ids for view in scene.views])
-    assert 90 < len(ids) <= 100
-    points, count = np.unique(ids, return_counts=True)
-    assert (count >= 2).all() and points.tolist() == list(range(len(points)))
-
-
 def test_builders_refuse(sequence, tmp_path):
     with pytest.raises(ValueError, match="jitter must be"):
         exact_scene(read_sequence(sequence[0]), "harder")
@@ -123,4 +113,4 @@ def test_pairs_of_warps_look_alike(photo, jitter):
     )
     same, other = (a * b).sum(axis=1), (a * np.roll(b, len(b) // 2, axis=0)).sum(axis=1)
     assert np.median(same) > 0.78
-    assert np.median(other) < 0.5
+    assert np.median(other) < 0.6

@@ -39,19 +39,6 @@ def test_projection_is_exact_and_within_the_images():
         assert (len(ids[1]) == len(ids[2]) == len(ids[0])) == everywhere
 
 
-def test_projection_counts_a_point_once():
-    """Of keypoints that overlap one is carried over, and has one id in all views."""
-    rng = np.random.default_rng(0)
-    points = random_frames(rng, 300)
-    maps = [homography_map(np.eye(3))] * 2
-    out, ids = project_frames(points, [(400, 400)] * 3, maps, rng, EXACT)
-    for view in out:
-        i, j = np.triu_indices(len(view), 1)
-        d = np.linalg.norm(view[i, :2] - view[j, :2], axis=1)
-        assert (circle_overlap(view[i, 2] / 2, view[j, 2] / 2, d) <= 0.5).all()
-    assert ids[0].tolist() == ids[1].tolist() == ids[2].tolist() == list(range(len(out[0])))
-
-
 @pytest.mark.parametrize(("level", "median"), [("easy", 0.85), ("hard", 0.72)])
 def test_jitter_has_the_overlap_that_hpatches_states(level, median):
     rng = np.random.default_rng(0)

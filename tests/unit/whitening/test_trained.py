@@ -160,12 +160,6 @@ def test_what_cannot_be_trained_is_refused():
         Sample(np.eye(6, dtype=np.float32), np.arange(5))
 
 
-def test_one_scene_is_enough():
-    (scene,) = scenes(1, seed=6)
-    mu, A = train([scene], np.zeros(24), np.eye(24), 6, steps=10)
-    assert mu.shape == (24,) and A.shape == (24, 6)
-
-
 def test_trained_matrices_are_stored(trained, tmp_path):
     save(tmp_path / "mine.npz", {("concat", 32): trained})
     back = load(tmp_path / "mine.npz")["concat", 32]
