@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("skimage")
 
 from experiments.benchmarks import bench as runner
-from experiments.benchmarks import sections
+from experiments.benchmarks import commands, sections
 from experiments.benchmarks.compute import line
 from experiments.benchmarks.detect import features_of
 from experiments.benchmarks.fresh import in_new_process
@@ -74,22 +74,13 @@ def test_detector_stages_have_floors_and_shares():
 
 @pytest.mark.parametrize(
     ("section", "count"),
-    [("feature", 1), ("module", 6), ("growth", 6), ("start", 4), ("stages", 23)],
+    [("feature", 1), ("kornia", 5), ("module", 6), ("growth", 6), ("start", 4), ("stages", 23)],
 )
 def test_a_section_has_as_many_rows(section, count):
     pytest.importorskip("kornia")
     rows = rows_of(section)
     assert len(rows) == count
-    assert all(ratio(row) > 0 for row in rows.values() if row.unit == "x")
-
-
-def test_torch_is_compared_idle_and_beside_busy_processes():
-    pytest.importorskip("kornia")
-    rows = rows_of("busy")
-    assert len(rows) == 2 * 5
-    assert sum(name.endswith(", idle") for name in rows) == 5
-    assert sum(name.endswith(f", beside {cores()} busy processes") for name in rows) == 5
-    assert all(ratio(row) > 0 and row.target == Target(1.0) for row in rows.values())
+    assert all(np.isfinite(row.result.median) for row in rows.values())
 
 
 @needs_proc
@@ -100,12 +91,13 @@ def test_detector_memory_is_measured_apart():
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="no getrusage")
-def test_the_whole_command_is_measured_from_outside():
+def test_the_whole_command_is_measured_from_outside(monkeypatch):
     pytest.importorskip("typer")
+    monkeypatch.setattr(commands, "WAYS", {"kd-cv match": ()})
     of_the_parent = np.ones(10**9, np.uint8)
     rows = rows_of("match")
     del of_the_parent
-    assert next(iter(rows)) == "kd-cv match, 320 x 240" and len(rows) == 4
+    assert list(rows) == ["kd-cv match, 320 x 240"]
     assert all(row.unit == "s" and row.result.median > 0.1 for row in rows.values())
     assert all(50 < float(row.note.removesuffix(" MB")) < 900 for row in rows.values())
 
@@ -124,15 +116,6 @@ def test_a_line_is_found_again():
     assert line(n, 0.002 + 3e-5 * n) == pytest.approx((0.002, 3e-5))
 
 
-def test_kornia_is_compared_by_patch_size():
-    pytest.importorskip("kornia")
-    rows = rows_of("kornia")
-    assert sum("HardNet" in name for name in rows) == 1  # it takes 32 x 32 only
-    assert sum("MKDDescriptor" in name for name in rows) == 2
-    assert {row.target.value for row in rows.values() if row.target} == {10.0, 30.0}
-    assert all(ratio(row) > 0 for row in rows.values())
-
-
 def test_the_plain_module_gives_the_same_without_the_fused_path(monkeypatch):
     torch = pytest.importorskip("torch")
     from experiments.benchmarks.modules import plain_module
@@ -146,22 +129,6 @@ def test_the_plain_module_gives_the_same_without_the_fused_path(monkeypatch):
 
     monkeypatch.setattr(module, "describe_patches", refuse)
     torch.testing.assert_close(plain_module(32)(patches), expected, atol=1e-5, rtol=0)
-
-
-def test_the_second_process_finds_the_code_of_the_first(tmp_path):
-    pytest.importorskip("numba")
-    cache = tmp_path / "cache"
-    load_inputs().save(tmp_path, 20)
-    written = []
-    for _ in range(2):
-        answer = in_new_process(
-            "first_call", {"NUMBA_CACHE_DIR": str(cache)},
-            folder=str(tmp_path), count=20,
-        )  # fmt: skip
-        assert set(answer) == {"seconds", "processor", "second"}
-        files = [file for file in cache.rglob("*") if file.is_file()]
-        written.append({file.name: file.stat().st_mtime_ns for file in files})
-    assert written[0] and written[1] == written[0]
 
 
 @needs_proc
