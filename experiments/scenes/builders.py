@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,12 +16,12 @@ import numpy as np
 
 from experiments.scenes.detectors import Detector, detect
 from experiments.scenes.jitter import JITTER, JitterLevel, project_frames
+from experiments.scenes.links import MAX_FRAMES, link_detected, scene_of
 from experiments.scenes.sequences import ImageSet, read_sequence
 from experiments.scenes.surface import SurfaceMap, registered_views, sparse_model
 from kd_cv.checks import as_int
-from kd_cv.fit.links import homography_map, link_detected, scene_of
+from kd_cv.fit.links import PointMap, homography_map
 from kd_cv.fit.scenes import Scene
-from kd_cv.fit.warps import MAX_FRAMES, plane_scene
 from kd_cv.io.files import PathLike
 from kd_cv.io.images import read_gray, read_photos
 
@@ -40,8 +41,13 @@ def hpatches_scene(
     as_int(max_frames, "max_frames", 2)
     grays, H_1tok = sequence.load_all()
     frames = [detect(gray, detectors, max_keypoints) for gray in grays]
+
+    def point_map(i: int, j: int) -> PointMap:
+        return homography_map(H_1tok[j] @ np.linalg.inv(H_1tok[i]))
+
+    ids = link_detected(frames, point_map, itertools.combinations(range(len(grays)), 2))
     rng = np.random.default_rng(seed)
-    return plane_scene(sequence.name, sequence.images, frames, H_1tok, max_frames, rng)
+    return scene_of(sequence.name, sequence.images, frames, ids, max_frames, rng)
 
 
 def exact_scene(

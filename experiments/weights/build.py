@@ -29,7 +29,7 @@ from kd_cv.io.files import replacing
 from kd_cv.whitening.files import Key, load, save
 from kd_cv.whitening.registry import INDEX, Entry, file_sha256
 from kd_cv.whitening.statistics import Statistics
-from kd_cv.whitening.trained import Sample, train
+from kd_cv.whitening.trained import Sample, moved_mean, train
 from kd_cv.whitening.whitening import Whitening
 
 HERE = Path(__file__).resolve().parents[2] / "weights"
@@ -111,9 +111,13 @@ def of_patches(file: Path) -> dict[Key, Whitening]:
 
 
 def trained(whitening: Whitening, samples: list[Sample], share: float, text: str) -> Whitening:
-    """With W_M, trained from its W_S on."""
+    """With W_M, trained from its W_S on: `share` of the way between the two."""
     assert whitening.A_s is not None
-    mu_m, A_m = train(samples, whitening.mu, whitening.A_s, whitening.max_dim, share=share)
+    mu, A_s = whitening.mu.astype(np.float64), whitening.A_s.astype(np.float64)
+    mu_m, A_m = train(samples, mu, A_s, whitening.max_dim)
+    c = A_m.T @ (mu_m - mu)
+    A_m = A_s + share * (A_m - A_s)
+    mu_m = moved_mean(mu, A_m, share * c)
     on = {"scenes": len(samples), "patches": sum(len(sample.X) for sample in samples)}
     return replace(
         whitening,

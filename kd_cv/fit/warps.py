@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Sequence
-from pathlib import Path
-
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
 from kd_cv.checks import as_int
 from kd_cv.detector.settings import CONTRAST
-from kd_cv.fit.links import Array, PointMap, homography_map, link_detected, scene_of
-from kd_cv.fit.scenes import Scene
+from kd_cv.fit.links import Array, homography_map, link_to_first
+from kd_cv.fit.scenes import NO_POINT, Scene, View
 from kd_cv.keypoints import from_keypoints
 from kd_cv.opencv.dog import DoG
 
 Gray = NDArray[np.uint8]
-Detect = Callable[[Gray], Array]  # an image (H, W) -> frames (N, 4)
-
-MAX_FRAMES = 20_000  # of a scene
 
 
 def detect_dog(gray: Gray, max_keypoints: int) -> Array:
@@ -35,35 +28,18 @@ def warp_scene(
     """A scene made of one photograph (H, W): itself and n_views - 1 random warps of it.
 
     A warp is a random homography (turn, zoom, shift, tilt) with random gain, gamma, blur and noise.
-    Keypoints are detected in every view and linked by the homographies. The views hold their
-    images as arrays.
+    Keypoints are detected in every view; those of the photograph are linked with those of each warp
+    by its homography.
     """
     as_int(max_keypoints, "max_keypoints")
     rng = np.random.default_rng(seed)
     images, H_1tok = random_warps(gray, n_views, rng)
     frames = [detect_dog(image, max_keypoints) for image in images]
-    return plane_scene(name, images, frames, H_1tok, MAX_FRAMES, rng)
-
-
-def plane_scene(
-    name: str,
-    images: Sequence[Path | Gray],
-    frames: Sequence[Array],
-    H_1tok: Array,
-    max_frames: int,
-    rng: np.random.Generator,
-) -> Scene:
-    """A scene of images of one plane: frames (N, 4) detected in each, linked by homographies.
-
-    H_1tok: (K, 3, 3), from the first image to each.
-    """
-
-    def point_map(i: int, j: int) -> PointMap:
-        return homography_map(H_1tok[j] @ np.linalg.inv(H_1tok[i]))
-
-    pairs = itertools.combinations(range(len(images)), 2)
-    ids = link_detected(frames, point_map, pairs)
-    return scene_of(name, images, frames, ids, max_frames, rng)
+    views = []
+    for image, seen, ids in zip(images, frames, link_to_first(frames, H_1tok), strict=True):
+        linked = ids != NO_POINT
+        views.append(View(image, seen[linked], ids[linked]))
+    return Scene(name, tuple(views))
 
 
 def random_warps(gray: Gray, n_views: int, rng: np.random.Generator) -> tuple[list[Gray], Array]:

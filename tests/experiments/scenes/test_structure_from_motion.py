@@ -9,10 +9,10 @@ from skimage import data
 from experiments.scenes import builders
 from experiments.scenes import surface as surfaces
 from experiments.scenes.builders import sfm_scene
+from experiments.scenes.links import predict_frames
 from experiments.scenes.surface import Camera, SurfaceMap, pixels_from_rays, rays_from_pixels
 from kd_cv.fit.links import (
     homography_map,
-    predict_frames,
     transfer_frames,
 )
 

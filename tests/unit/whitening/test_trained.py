@@ -122,24 +122,6 @@ def test_the_same_seed_gives_the_same_matrices():
     assert not np.array_equal(first[1], other[1])
 
 
-def test_a_share_is_that_part_of_the_way_from_the_start():
-    samples = scenes(3, seed=4)
-    mu, A = (
-        statistics_of(samples).mean,
-        np.linalg.qr(np.random.default_rng(0).normal(size=(24,) * 2))[0],
-    )
-    X = samples[0].X.astype(np.float64)
-
-    def projected(share):
-        found, matrix = train(samples, mu, A, 6, steps=30, share=share)
-        return (X - found) @ matrix
-
-    start, whole = (X - mu) @ A[:, :6], projected(1)
-    assert np.abs(whole - start).max() > 1e-3
-    np.testing.assert_allclose(projected(0), start, atol=1e-12)
-    np.testing.assert_allclose(projected(0.25), start + 0.25 * (whole - start), atol=1e-6)
-
-
 def test_progress_is_told_to_the_end():
     told = []
     samples = scenes(2, seed=4)
@@ -154,8 +136,6 @@ def test_what_cannot_be_trained_is_refused():
         train([once], np.zeros(6), np.eye(6), 3)
     with pytest.raises(ValueError, match="dim must be from 1 to 6, got 7"):
         train([once], np.zeros(6), np.eye(6), 7)
-    with pytest.raises(ValueError, match=r"share must be from 0 to 1, got 1.5"):
-        train([once], np.zeros(6), np.eye(6), 3, share=1.5)
     with pytest.raises(ValueError, match="points"):
         Sample(np.eye(6, dtype=np.float32), np.arange(5))
 
