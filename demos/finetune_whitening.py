@@ -42,13 +42,9 @@ def pairs_of(name: str, seed: int) -> list[torch.Tensor]:
 
 def figure(kd: KDModule, views: list[torch.Tensor]) -> float:
     """Mean average precision of nearest neighbours, in percent."""
-    precisions = []
-    for pairs in views:
-        rows0, rows1 = (kd(pairs[:, k : k + 1]).detach().numpy() for k in (0, 1))
-        matches, ratios = match_descriptors(rows0, rows1, mutual=False)
-        right = matches[:, 0] == matches[:, 1]
-        precisions.append(average_precision(-ratios, right, len(rows0)))
-    return 100 * float(np.mean(precisions))
+    sides = ([kd(pairs[:, k : k + 1]).detach().numpy() for k in (0, 1)] for pairs in views)
+    found = [(*match_descriptors(*side, mutual=False), len(side[0])) for side in sides]
+    return 100 * float(np.mean([average_precision(-r, m[:, 0] == m[:, 1], n) for m, r, n in found]))
 
 
 parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -58,8 +54,7 @@ torch.set_num_threads(1)  # the matrices are too small to share
 train = torch.cat([view for seed, name in enumerate(TRAIN) for view in pairs_of(name, seed)])
 held_out = [view for seed, name in enumerate(HELD_OUT) for view in pairs_of(name, seed)]
 raw = describe(train.reshape(-1, 32, 32).numpy(), whitening=None)
-statistics = Statistics(238).update(raw, np.arange(len(raw)).reshape(-1, 2))
-fitted = Whitening.fit(statistics)
+fitted = Whitening.fit(Statistics(238).update(raw, np.arange(len(raw)).reshape(-1, 2)))
 kd = KDModule(whitening="ws", weights=fitted, trainable=True)
 kd.A.data /= kd.A.data.std()  # changes no descriptor, and suits the learning rate
 curve = [(0, figure(kd, held_out))]

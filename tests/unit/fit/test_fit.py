@@ -121,7 +121,7 @@ def test_too_little_to_fit_on(folder, tmp_path):
     with pytest.raises(ValueError, match=r"have 100 keypoints .* more than 238"):
         fit_photos(one, "none", max_keypoints=100)
     with pytest.raises(ValueError, match="matching pairs"):
-        fit_photos(one, "warp", max_keypoints=100, views=2, kernels=["cart"])
+        fit_photos(one, "warp", max_keypoints=200, views=2, kernels=["cart"])
     with pytest.raises(ValueError, match="no photographs"):
         fit_photos([])
     with pytest.raises(ValueError, match="none of the 1"), pytest.warns(UserWarning):
