@@ -59,10 +59,10 @@ fuzz: $(DEV)/ready  ## feed changed files and any arguments to all that takes th
 	$(DEV)/bin/python tests/robust/fuzz/run.py
 
 bench: $(DEV)/ready  ## measure speed and memory against SIFT and Kornia, for minutes, on an idle machine
-	$(DEV)/bin/python -m benchmarks
+	$(DEV)/bin/python -m experiments bench
 
 soak: $(DEV)/ready  ## compute from threads and processes, for minutes, and watch memory and results
-	$(DEV)/bin/python -m benchmarks soak
+	$(DEV)/bin/python -m experiments soak
 
 hostile: $(DEV)/ready  ## hundreds of hostile calls, by name: one that crashes is the last
 	$(DEV)/bin/python -m pytest -v tests/robust/hostile tests/contract/test_kinds_of_images.py

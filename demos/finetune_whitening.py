@@ -22,11 +22,11 @@ except ImportError as error:
 from kd_cv import KDModule, describe
 from kd_cv.descriptor.patches import extract_patches
 from kd_cv.draw.style import save_plot, style
-from kd_cv.evaluate.metrics import matching
-from kd_cv.fit import fit_whitening
-from kd_cv.fit.builders import warp_scene
+from kd_cv.fit.warps import warp_scene
 from kd_cv.gray import as_gray
-from kd_cv.whitening import Statistics, save
+from kd_cv.matching.metrics import average_precision
+from kd_cv.matching.neighbours import match_descriptors
+from kd_cv.whitening import Statistics, Whitening, save
 
 TRAIN = ("astronaut", "coffee", "brick", "grass", "gravel", "camera")
 HELD_OUT, VIEWS = ("chelsea", "coins"), 10  # views of each photograph
@@ -43,7 +43,8 @@ def pairs_of(name: str, seed: int) -> list[torch.Tensor]:
 def figure(kd: KDModule, views: list[torch.Tensor]) -> float:
     """Mean average precision of nearest neighbours, in percent."""
     sides = ([kd(pairs[:, k : k + 1]).detach().numpy() for k in (0, 1)] for pairs in views)
-    return 100 * float(np.mean([matching(*side) for side in sides]))
+    found = [(*match_descriptors(*side, mutual=False), len(side[0])) for side in sides]
+    return 100 * float(np.mean([average_precision(-r, m[:, 0] == m[:, 1], n) for m, r, n in found]))
 
 
 parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -53,8 +54,7 @@ torch.set_num_threads(1)  # the matrices are too small to share
 train = torch.cat([view for seed, name in enumerate(TRAIN) for view in pairs_of(name, seed)])
 held_out = [view for seed, name in enumerate(HELD_OUT) for view in pairs_of(name, seed)]
 raw = describe(train.reshape(-1, 32, 32).numpy(), whitening=None)
-statistics = Statistics(238).update(raw, np.arange(len(raw)).reshape(-1, 2))
-fitted = fit_whitening(statistics)
+fitted = Whitening.fit(Statistics(238).update(raw, np.arange(len(raw)).reshape(-1, 2)))
 kd = KDModule(whitening="ws", weights=fitted, trainable=True)
 kd.A.data /= kd.A.data.std()  # changes no descriptor, and suits the learning rate
 curve = [(0, figure(kd, held_out))]

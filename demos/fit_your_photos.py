@@ -8,10 +8,11 @@ import tempfile
 from pathlib import Path
 
 import cv2
+import numpy as np
 
 from kd_cv import DoG, KDDescriptor, match
-from kd_cv.evaluate.readers import warped_images
 from kd_cv.fit.photographs import fit_photos, read_reduced, split_photos
+from kd_cv.fit.warps import random_warps
 from kd_cv.io.files import utf8
 from kd_cv.io.images import list_photos
 from kd_cv.matching.geometry import reprojection_errors
@@ -57,13 +58,13 @@ with tempfile.TemporaryDirectory() as work:
         raise SystemExit(f"cannot read {(held_out or training)[0]}")
 
 # Another warp of a photograph that the fit has not seen: the true homography is known.
-images = next(warped_images([("photo", photo)], views=2, seed=4))
-image0, image1 = (cv2.cvtColor(images.load(k), cv2.COLOR_GRAY2BGR) for k in (0, 1))
+images, H_1tok = random_warps(photo, 2, np.random.default_rng(4))
+image0, image1 = (cv2.cvtColor(image, cv2.COLOR_GRAY2BGR) for image in images)
 detector = DoG(1500)
 results = {}
 for title, descriptor in descriptors.items():
     result = match(image0, image1, descriptor, detector=detector)
-    errors = reprojection_errors(result.points0, result.points1, images.H_1tok[1])
+    errors = reprojection_errors(result.points0, result.points1, H_1tok[1])
     count = int((errors <= 3).sum())
     print(f"{title}: {count} of {len(result.matches)} matches are right")
     results[title] = result

@@ -137,7 +137,7 @@ def fitted(photographs):
         samples.append(Sample(X, np.tile(np.arange(count), 2)))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        whitening = Whitening.fit(statistics, shrink_index=40)
+        whitening = Whitening.fit(statistics)
     mu_m, A_m = train(samples, statistics.mean, whitening.A_s, whitening.max_dim, steps=20)
     return replace(whitening, mu_m=mu_m, A_m=A_m)
 

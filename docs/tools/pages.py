@@ -19,7 +19,7 @@ sys.path.insert(0, str(ROOT))
 #: Files outside docs/ that are pages too.
 INCLUDED = {
     "README.md": "index.md",
-    "benchmarks/README.md": "benchmarks.md",
+    "experiments/README.md": "experiments.md",
     "SECURITY.md": "security.md",
     "CHANGELOG.md": "changelog.md",
     "CONTRIBUTING.md": "contributing.md",

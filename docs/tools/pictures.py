@@ -19,11 +19,11 @@ matplotlib.use("Agg")
 
 from matplotlib.lines import Line2D
 
+from experiments.paper.data import FigureData
+from experiments.paper.figures import save_figures
 from kd_cv import KDDescriptor, MatchResult, match
 from kd_cv.draw.images import plot_images, plot_matches
 from kd_cv.draw.style import plt, style
-from kd_cv.paper.figures import save_figures
-from kd_cv.paper.material import Material
 from kd_cv.pictures.palette import BLUE, GRAY, INK, INLIER, OUTLIER
 
 FOLDER = Path(__file__).parents[1] / "images"
@@ -77,7 +77,7 @@ def judged(result: MatchResult, disparity: np.ndarray) -> tuple[list[np.ndarray]
 def heat_maps() -> None:
     """As the paper's figure, at a size for a web page."""
     with TemporaryDirectory() as folder:
-        (path,) = save_figures(["heat_maps"], folder, Material())
+        (path,) = save_figures(["heat_maps"], folder, FigureData())
         cv2.imwrite(str(FOLDER / "heat_maps.jpg"), cv2.imread(str(path)))
 
 

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from kd_cv.cli import colmap, evaluate, explain, export, extract, figures, fit, match, weights
+from kd_cv.cli import colmap, explain, export, extract, fit, match, weights
 from kd_cv.cli.options import grouped
 from kd_cv.cli.plain import Command, Group
 
@@ -46,8 +46,7 @@ def _app(
 
 
 for name, module in {
-    "match": match, "explain": explain, "figures": figures, "extract": extract, "colmap": colmap,
+    "match": match, "explain": explain, "extract": extract, "colmap": colmap,
     "export": export, "fit": fit, "weights": weights,
 }.items():  # fmt: skip
     app.command(name, cls=Command)(grouped(module.command))
-app.add_typer(evaluate.app, name="eval")

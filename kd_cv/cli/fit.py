@@ -1,57 +1,62 @@
-"""`kd-cv fit`: matrices from a folder of photographs, and what they are worth on held-out ones."""
+"""`kd-cv fit`: matrices from a folder of photographs, compared with the shipped ones."""
 
 import json
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 
-from kd_cv.cli.options import Json, Magnification, Scheduler
+from kd_cv.cli.options import Json, Magnification
 from kd_cv.cli.outputs import check_output
 from kd_cv.cli.tables import plain_warnings, print_table, telling
 from kd_cv.descriptor.frames import MAGNIFICATION
-from kd_cv.evaluate.held_out import TEST_VIEWS, before_and_after, best_variant, held_out_scores
-from kd_cv.evaluate.scores import Score
+from kd_cv.fit.held_out import TEST_VIEWS, held_out_precision
 from kd_cv.fit.photographs import fit_photos, split_photos
 from kd_cv.io.files import printable
 from kd_cv.io.images import find_photos, list_photos, say_others
-from kd_cv.whitening import save
+from kd_cv.settings import Settings
+from kd_cv.whitening import Whitening, save
+from kd_cv.whitening.registry import DEFAULT_WEIGHTS
+
+SHIPPED = f"shipped ({DEFAULT_WEIGHTS})"
+
+
+@dataclass(frozen=True)
+class Fitting:
+    """What is fitted, and on what."""
+
+    pairs: Annotated[
+        Literal["warp", "none"],
+        "Where matching pairs come from: warp (random warps of each photograph) or none.",
+    ] = "warp"
+    patch_size: Annotated[
+        list[int] | None, "Samples per side of a patch, 32 by default; may be repeated."
+    ] = None
+    magnification: Magnification = MAGNIFICATION
+    views: Annotated[int, "Views of each photograph: itself and its warps."] = 4
+    max_keypoints: Annotated[
+        int, "How many keypoints to keep in each view, the strongest first."
+    ] = 1000
+    trained: Annotated[bool, "Train W_M too, where there are pairs.", "--train/--no-train"] = True
 
 
 def command(
     photos: Annotated[Path, typer.Argument(help="A folder of photographs.")],
     output: Annotated[Path, "The file of matrices to write, .npz.", "-o", "--output"],
-    pairs: Annotated[
-        Literal["warp", "sfm", "none"],
-        "Where matching pairs come from: warp (random warps of each photograph), "
-        "sfm (a reconstruction of the place that they show) or none.",
-    ] = "warp",
-    patch_size: Annotated[
-        list[int] | None, "Samples per side of a patch, 32 by default; may be repeated."
-    ] = None,
-    magnification: Magnification = MAGNIFICATION,
-    views: Annotated[int, "Views of each photograph: itself and its warps."] = 4,
-    max_keypoints: Annotated[
-        int, "How many keypoints to keep in each view, the strongest first."
-    ] = 1000,
-    workspace: Annotated[
-        Path | None, "Folder in which sfm keeps its work, so that a later run can continue."
-    ] = None,
-    scheduler: Scheduler = None,
-    workers: Annotated[
-        int | None, "Processes of --scheduler local; by default one for each core."
-    ] = None,
-    trained: Annotated[bool, "Train W_M too, where there are pairs.", "--train/--no-train"] = True,
+    options: Fitting,
+    scheduler: Annotated[str | None, "Run on Dask: the address of a scheduler."] = None,
     as_json: Json = False,
 ) -> None:
     """Fit whitening matrices on your own photographs, and test them on held-out ones.
 
     Every fifth photograph is held out. Without pairs, W_UA and W_US are fitted; with
-    pairs, W_S and the trained W_M too. The last line names the one that did best.
+    pairs, W_S and the trained W_M too. The last line says whether to use them.
+
+    Pairs from a reconstruction of the place that photographs show need a clone of the
+    repository: python -m experiments weights --help.
 
     [bold]Examples[/bold]
 
@@ -65,65 +70,80 @@ def command(
     """
     check_output(output, (".npz",))
     training, held_out = split_photos(list_photos(photos))
-    if scheduler is None and workers is not None:
-        raise ValueError(f"--workers is for --scheduler local, got {workers} without it")
-    sizes = patch_size or [32]
-    running = nullcontext(map) if scheduler is None else _on_cluster(scheduler, workers)
+    running = nullcontext(map) if scheduler is None else _on_cluster(scheduler)
+    sizes = options.patch_size or [32]
     with plain_warnings(), telling("Fitting", as_json) as tell, running as run:
         entries = fit_photos(
-            [path.absolute() for path in training], pairs,
-            patch_sizes=sizes, magnification=magnification, views=views,
-            max_keypoints=max_keypoints, workspace=workspace and workspace.absolute(),
-            trained=trained, progress=tell, run=run,
+            [path.absolute() for path in training], options.pairs,
+            patch_sizes=sizes, magnification=options.magnification, views=options.views,
+            max_keypoints=options.max_keypoints, trained=options.trained, progress=tell, run=run,
         )  # fmt: skip
         save(output, entries)
+    fitted = entries["concat", sizes[0]]
     with plain_warnings(), telling("Testing", as_json) as tell:
-        fitted = entries["concat", sizes[0]]
-        variants = [name for name in ("wua", "wus", "ws", "wm") if fitted.has(name)]
-        candidates = before_and_after(output, variants, sizes[0], magnification)
-        scores, tested = held_out_scores(held_out, candidates, tell)
-    best, provenance = best_variant(variants, scores), fitted.provenance
+        raw = Settings(sizes[0], whitening=None, magnification=options.magnification)
+        precision, tested = held_out_precision(held_out, _compared(fitted, raw), tell)
+    best, better = choose(precision, fitted)
     others = find_photos(photos).others
     if as_json:
         content = {
             "output": str(output.resolve()),
-            "provenance": dict(provenance),
+            "provenance": dict(fitted.provenance),
             "held_out": tested,
+            "precision": precision,
             "best": best,
+            "better": better,
             "others": dict(others),
-            "scores": [asdict(score) for score in scores],
         }
         print(json.dumps(content))
         return
-    if scores:
-        keys = {"ap": "AP", "precision": "precision", "auc5": "AUC 5 px"}
-        rows = [[score.name, *(f"{score.values[key]:.1f}" for key in keys)] for score in scores]
-        warps = f"each matched to {TEST_VIEWS - 1} random warps of itself"
-        print_table(["held out", *keys.values()], rows, f"in %; held out: {tested}, {warps}\n")
-    else:
-        print("no photograph with keypoints is left to test on")
-    if not_better(scores):
-        print("kd-cv: these matrices are no better than the shipped ones here", file=sys.stderr)
-    counts = f"{provenance['patches']:,} descriptors, {provenance['pairs']:,} pairs"
-    print(f"fitted on {counts} of {provenance['fitted_on']}")
+    if precision:
+        rows = [[name, f"{value:.1f}"] for name, value in precision.items()]
+        warps = f"{tested} held-out photographs, each matched to {TEST_VIEWS - 1} random warps"
+        print_table(["matrices", "AP"], rows, f"average precision in %: {warps}\n")
+    counts = "{patches:,} descriptors, {pairs:,} pairs of {fitted_on}".format(**fitted.provenance)
+    print(f"fitted on {counts}")
     if others:
         print(printable(say_others(others)))
     print(f"matrices: {output.resolve()}")
-    print(f'use them: KDDescriptor(weights="{output}", whitening="{best}")')
+    print(verdict(better, f'KDDescriptor(weights="{output}", whitening="{best}")'))
 
 
-def not_better(scores: Sequence[Score]) -> bool:
-    """Whether the best of the fitted matrices reaches no higher AP than the shipped ones."""
-    mine, shipped = (
-        [score.values["ap"] for score in scores if score.name.startswith(kind)]
-        for kind in ("mine", "shipped")
-    )
-    return bool(mine and shipped) and max(mine) <= max(shipped)
+def choose(precision: Mapping[str, float], fitted: Whitening) -> tuple[str, bool | None]:
+    """The fitted variant of the highest precision, and whether that beats the shipped matrices.
+
+    Without precisions: the variant that is usually best, and None.
+    """
+    if not precision:
+        return fitted.variant("best"), None
+    mine = {name: precision[f"mine {name}"] for name in _variants(fitted)}
+    best = max(mine, key=lambda name: mine[name])
+    return best, mine[best] > precision[SHIPPED]
+
+
+def verdict(better: bool | None, call: str) -> str:
+    """Whether to use the fitted matrices, in one sentence."""
+    if better is None:
+        return f"not tested: no photograph with keypoints was left for it. To use them: {call}"
+    if better:
+        return f"better than the shipped matrices here: use {call}"
+    return "no better than the shipped matrices here: keep the shipped ones, KDDescriptor()"
+
+
+def _variants(fitted: Whitening) -> Sequence[str]:
+    return [name for name in ("wm", "ws", "wua", "wus") if fitted.has(name)]
+
+
+def _compared(fitted: Whitening, raw: Settings) -> dict[str, Settings]:
+    """The raw descriptor, the shipped default, and the fitted matrices in their variants."""
+    shipped = {"raw": raw, SHIPPED: replace(raw, whitening="best")}
+    mine = {name: replace(raw, whitening=name, weights=fitted) for name in _variants(fitted)}
+    return shipped | {f"mine {name}": settings for name, settings in mine.items()}
 
 
 @contextmanager
-def _on_cluster(scheduler: str, workers: int | None) -> Iterator[Any]:
+def _on_cluster(scheduler: str) -> Iterator[Any]:
     from kd_cv.collection.cluster import connected, in_order
 
-    with connected(scheduler, workers) as client:
+    with connected(scheduler) as client:
         yield in_order(client)

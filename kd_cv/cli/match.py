@@ -14,8 +14,8 @@ from kd_cv.cli.matcher import Answer, Options, Pair, load_pair, run
 from kd_cv.cli.options import Compare, Descriptor, Json, Photos, make_feature
 from kd_cv.cli.outputs import check_output
 from kd_cv.cli.tables import print_table
-from kd_cv.evaluate.metrics import homography_corner_error
 from kd_cv.io.files import replacing
+from kd_cv.matching.metrics import homography_corner_error
 from kd_cv.matching.pipeline import STEPS, named_failure
 from kd_cv.matching.two_view import NAMES
 from kd_cv.opencv.rootsift import DESCRIPTORS

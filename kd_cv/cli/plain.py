@@ -42,7 +42,7 @@ class Command(typer.core.TyperCommand):
 
 
 class Group(typer.core.TyperGroup):
-    """`kd-cv` itself, and `kd-cv eval`."""
+    """`kd-cv` itself."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         return plain_params(super().get_params(ctx))

@@ -21,8 +21,7 @@ from typing import Any, TypeVar
 from kd_cv.checks import as_int
 from kd_cv.collection import Collection, Extraction, Summary, run
 from kd_cv.collection.batches import Batch, Report, run_batch
-from kd_cv.fit.matrices import scene_statistics
-from kd_cv.fit.scenes import Scene
+from kd_cv.fit.scenes import Scene, scene_statistics
 from kd_cv.io.files import PathLike
 from kd_cv.opencv.kd_descriptor import KDDescriptor
 from kd_cv.parallel import cores
@@ -140,7 +139,7 @@ def fit_statistics(
     kd      whose settings are used; its whitening is not
     client  of a Dask cluster, or None for this process
 
-    >>> whitening = fit_whitening(fit_statistics(scenes, client=client))  # doctest: +SKIP
+    >>> whitening = Whitening.fit(fit_statistics(scenes, client=client))  # doctest: +SKIP
     """
     raw = (kd or KDDescriptor(whitening=None)).settings.raw
     run = one_by_one if client is None else in_order(client)

@@ -23,7 +23,7 @@ from kd_cv.collection.database import (
     read_pairs,
     write_database,
 )
-from kd_cv.fit.surface import largest_model, quiet
+from kd_cv.collection.reconstruction import largest_model, quiet
 from kd_cv.io.files import PathLike, drafting
 from kd_cv.matching.neighbours import RATIO, as_ratio
 

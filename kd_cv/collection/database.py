@@ -21,8 +21,8 @@ from scipy.fft import idct
 
 from kd_cv.collection import reading
 from kd_cv.collection.names import MAX_LIST_BYTES
+from kd_cv.collection.reconstruction import load_pycolmap
 from kd_cv.descriptor.frames import radians, sigma_from_size, to_corner
-from kd_cv.fit.surface import load_pycolmap
 from kd_cv.io.files import PathLike, read_text, replacing
 from kd_cv.matching.neighbours import RATIO, match_descriptors
 

@@ -1,6 +1,5 @@
-"""From photographs and scenes to fitted matrices."""
+"""From photographs to fitted matrices."""
 
-from kd_cv.fit.matrices import fit_whitening
 from kd_cv.fit.photographs import fit_photos
 
-__all__ = ["fit_photos", "fit_whitening"]
+__all__ = ["fit_photos"]

@@ -1,9 +1,7 @@
-"""From photographs to fitted matrices, share by share, here or on other machines.
+"""From photographs to fitted matrices, one photograph at a time, here or on other machines.
 
-A share gives one scene: of a photograph alone, of one and warps of itself, or of all photographs of
-a folder by structure from motion.
-
->>> from kd_cv import KDDescriptor
+>>> from kd_cv.extractor import Extractor
+from kd_cv import KDDescriptor
 >>> from kd_cv.whitening import save
 >>> save("mine.npz", fit_photos("photographs"))
 >>> kd = KDDescriptor(weights="mine.npz", whitening="ws")
@@ -12,10 +10,9 @@ a folder by structure from motion.
 from __future__ import annotations
 
 import os
-import tempfile
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -25,11 +22,9 @@ from numpy.typing import NDArray
 
 from kd_cv.descriptor.frames import MAGNIFICATION
 from kd_cv.descriptor.spec import KERNELS, Spec
-from kd_cv.fit.builders import sfm_scene, warp_scene
-from kd_cv.fit.keypoints import detect
-from kd_cv.fit.matrices import Samples, describe_scene, fit_whitening, part
-from kd_cv.fit.scenes import Scene, View
-from kd_cv.io.files import PathLike, digest
+from kd_cv.fit.scenes import Samples, Scene, View, describe_scene, kernel_part
+from kd_cv.fit.warps import detect_dog, warp_scene
+from kd_cv.io.files import PathLike
 from kd_cv.io.images import list_photos, read_or_skip, reduced
 from kd_cv.settings import Settings
 from kd_cv.whitening.files import Key
@@ -37,11 +32,14 @@ from kd_cv.whitening.statistics import Statistics
 from kd_cv.whitening.trained import Sample
 from kd_cv.whitening.whitening import Whitening
 
-PairSource = Literal["none", "warp", "sfm"]
+PairSource = Literal["none", "warp"]
 HELD_OUT = 5  # every fifth photograph is kept from the fit, to test on
+MAX_DIM = 128  # columns of the matrices, as of the shipped ones
 MAX_SIZE = 1280  # longer side of the photographs, in pixels; larger ones are reduced
 
-Run = Callable[[Callable[[Any], "Share"], Sequence[Any]], Iterable["Share"]]
+Job = tuple[Path, int]  # a photograph and its seed
+Run = Callable[[Callable[[Job], "PhotoStatistics"], Sequence[Job]], Iterable["PhotoStatistics"]]
+Progress = Callable[[str], None]
 
 
 def split_photos(paths: Sequence[Path]) -> tuple[list[Path], list[Path]]:
@@ -56,177 +54,142 @@ def read_reduced(path: Path) -> NDArray[np.uint8] | None:
     return None if gray is None else reduced(gray, MAX_SIZE)
 
 
-def fit_photos(
-    photos: PathLike | Sequence[Path],
-    pairs: PairSource = "warp",
-    *,
-    kernels: Sequence[str] = KERNELS,
-    patch_sizes: Sequence[int] = (32,),
-    magnification: float = MAGNIFICATION,
-    scales: Sequence[float] = (1.0,),
-    views: int = 4,
-    max_keypoints: int = 1000,
-    workspace: PathLike | None = None,
-    seed: int = 0,
-    trained: bool = True,
-    progress: Callable[[str], None] | None = None,
-    run: Run = map,
-) -> dict[Key, Whitening]:
-    """Fit matrices on photographs, of a folder or as listed, for every kernel and patch size.
+@dataclass(frozen=True)
+class PhotoFit:
+    """The options of `fit_photos`.
 
-    Memory does not grow with their number. pairs, views, max_keypoints, workspace: see
-    `photo_scene`; without pairs there is no W_S. trained: train W_M too, where there are pairs,
-    which takes about a minute for each kernel and patch size. A photograph that cannot be read is
-    skipped with a warning. progress(name) is called after each scene, and while W_M is trained.
-    run: `map`, or what works like it on other machines (see `cluster.in_order`).
+    pairs          "warp": matching pairs between a photograph and views - 1 random warps of it;
+                   "none": no pairs, and no W_S
+    max_keypoints  of each view
+    trained        train W_M of the concatenation too, where there are pairs: about half a
+                   minute for each patch size
     """
-    paths = list_photos(photos) if isinstance(photos, (str, os.PathLike)) else list(photos)
-    if not paths:
-        raise ValueError("there are no photographs to fit on")
-    if pairs not in get_args(PairSource):
-        raise ValueError(f"pairs must be 'none', 'warp' or 'sfm', got {pairs!r}")
-    keys = [(kernel, size) for size in patch_sizes for kernel in kernels]
-    statistics = {(kernel, size): Statistics(Spec(size, kernel).dim) for kernel, size in keys}
-    samples = {size: Samples(seed) for size in patch_sizes}
-    tell = progress or (lambda message: None)
-    raw = Settings(whitening=None, magnification=magnification, scales=tuple(scales))
-    work = partial(
-        fit_share,
-        pairs=pairs,
-        raw=[replace(raw, patch_size=size) for size in patch_sizes],
-        kernels=kernels,
-        sampled=trained and pairs != "none",
-        views=views,
-        max_keypoints=max_keypoints,
-        workspace=workspace,
-    )
-    scenes, problem = 0, ""
-    for share in run(work, shares(paths, pairs, seed)):
-        for problem in share.problems:
-            warnings.warn(problem, stacklevel=2)
-        for key, added in share.statistics.items():
-            statistics[key].merge(added)
-        for size, sample in share.samples.items():
-            samples[size].add(sample)
-        if share.scene is not None:
-            scenes += 1
-            tell(share.scene)
-    if not scenes:
-        raise ValueError(f"none of the {len(paths)} photographs can be used: {problem}")
-    provenance = {
-        "fitted_on": f"{len(paths) if pairs == 'sfm' else scenes} photographs",
-        "pairs_by": pairs,
-        "scenes": scenes,
-        "magnification": magnification,
-        "scales": list(scales),
-    }
-    for of_all in statistics.values():
-        _check_enough(of_all, pairs)
 
-    def fitted(kernel: str, size: int) -> Whitening:
-        concat = Spec(size, "concat")
-        kept = [Sample(part(s.X, concat, kernel), s.points) for s in samples[size].kept]
+    pairs: PairSource = "warp"
+    kernels: Sequence[str] = KERNELS
+    patch_sizes: Sequence[int] = (32,)
+    magnification: float = MAGNIFICATION
+    scales: Sequence[float] = (1.0,)
+    views: int = 4
+    max_keypoints: int = 1000
+    seed: int = 0
+    trained: bool = True
 
-        def count(step: int, steps: int) -> None:
-            if step % 100 == 0:
-                tell(f"training {kernel} {size}: {step} of {steps} steps")
+    def __post_init__(self) -> None:
+        if self.pairs not in get_args(PairSource):
+            raise ValueError(f"pairs must be 'none' or 'warp', got {self.pairs!r}")
 
-        return fit_whitening(statistics[kernel, size], provenance, samples=kept, progress=count)
+    def scene(self, job: Job) -> Scene | None:
+        """The scene of a photograph; None, with a warning, if it cannot be read."""
+        path, seed = job
+        gray = read_reduced(path)
+        if gray is None:
+            return None
+        if self.pairs == "warp":
+            n = self.max_keypoints
+            return warp_scene(gray, self.views, seed, name=path.name, max_keypoints=n)
+        frames = detect_dog(gray, self.max_keypoints)
+        return Scene(path.name, (View(gray, frames, np.arange(len(frames))),))
 
-    return {key: fitted(*key) for key in keys}
+    def describe(self, job: Job) -> PhotoStatistics:
+        """Describe a photograph."""
+        statistics: dict[tuple[str, int], Statistics] = {}
+        samples: dict[int, Sample] = {}
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            scene = self.scene(job)
+            for size in self.patch_sizes if scene and scene.views else ():
+                assert scene is not None
+                concat = Settings(
+                    size, whitening=None, magnification=self.magnification,
+                    scales=tuple(self.scales),
+                )  # fmt: skip
+                X, matching, points = describe_scene(scene, Extractor(concat).describe)
+                if self.trained and self.pairs != "none":
+                    samples[size] = Samples.of(X, points, job[1])
+                for kernel in self.kernels:  # "polar" and "cart" are parts of the concatenation
+                    rows = kernel_part(X, concat.spec, kernel)
+                    statistics[kernel, size] = Statistics(rows.shape[1]).update(rows, matching)
+        problems = tuple(str(warning.message) for warning in caught)
+        return PhotoStatistics(scene.name if scene else None, problems, statistics, samples)
 
 
 @dataclass(frozen=True)
-class Share:
-    """What some of the photographs add to a fit.
+class PhotoStatistics:
+    """What one photograph adds to a fit.
 
-    scene       its name; None if they give none
-    problems    why photographs were skipped
+    name        None if it could not be read
+    problems    why it was skipped
     statistics  by kernel and patch size
-    samples     patch size -> descriptors of the concatenation, where they are asked for
+    samples     patch size -> descriptors of the concatenation, where W_M is trained
     """
 
-    scene: str | None
+    name: str | None
     problems: tuple[str, ...]
     statistics: Mapping[tuple[str, int], Statistics]
     samples: Mapping[int, Sample]
 
 
-def shares(
-    paths: Sequence[Path], pairs: PairSource, seed: int
-) -> list[tuple[tuple[Path, ...], int]]:
-    """Photographs that are worked on together, and their seed: one by one, or folder by folder."""
-    if pairs != "sfm":
-        return [((path,), seed + number) for number, path in enumerate(paths)]
-    folders = sorted({path.parent for path in paths})
-    return [(tuple(path for path in paths if path.parent == f), seed) for f in folders]
-
-
-def fit_share(
-    share: tuple[Sequence[Path], int],
+def fit_photos(
+    photos: PathLike | Sequence[Path],
+    pairs: PairSource = "warp",
     *,
-    pairs: PairSource,
-    raw: Sequence[Settings],
-    kernels: Sequence[str],
-    sampled: bool,
+    progress: Progress | None = None,
+    run: Run = map,
     **options: Any,
-) -> Share:
-    """Describe the photographs of a share.
+) -> dict[Key, Whitening]:
+    """Fit matrices on photographs, of a folder or as listed, for every kernel and patch size.
 
-    raw: the concatenation at each patch size, without whitening; options: of `photo_scene`.
+    pairs, options: see `PhotoFit`. Memory does not grow with the number of photographs. One that
+    cannot be read is skipped with a warning. progress(name) is called after each photograph, and
+    while W_M is trained. run: `map`, or a function like it that uses other machines (see
+    `cluster.in_order`).
     """
-    paths, seed = share
-    statistics: dict[tuple[str, int], Statistics] = {}
-    samples: dict[int, Sample] = {}
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        scene = photo_scene(paths, pairs, seed=seed, **options)
-        for concat in raw:
-            if scene is None or not scene.views:
-                break
-            X, matching, points = describe_scene(scene, concat.rows)
-            if sampled:
-                samples[concat.patch_size] = Samples.of(X, points, seed)
-            for kernel in kernels:  # the other two descriptors are parts of the concatenation
-                rows = part(X, concat.spec, kernel)
-                added = Statistics(rows.shape[1]).update(rows, matching)
-                statistics[kernel, concat.patch_size] = added
-    problems = tuple(str(warning.message) for warning in caught)
-    return Share(scene.name if scene else None, problems, statistics, samples)
+    fit = PhotoFit(pairs, **options)
+    paths = list_photos(photos) if isinstance(photos, (str, os.PathLike)) else list(photos)
+    if not paths:
+        raise ValueError("there are no photographs to fit on")
+    keys = [(kernel, size) for size in fit.patch_sizes for kernel in fit.kernels]
+    statistics = {(kernel, size): Statistics(Spec(size, kernel).dim) for kernel, size in keys}
+    samples = {size: Samples(fit.seed) for size in fit.patch_sizes}
+    tell = progress or (lambda message: None)
+    used, problem = 0, ""
+    for photo in run(fit.describe, [(path, fit.seed + n) for n, path in enumerate(paths)]):
+        for problem in photo.problems:
+            warnings.warn(problem, stacklevel=2)
+        for key, added in photo.statistics.items():
+            statistics[key].merge(added)
+        for size, sample in photo.samples.items():
+            samples[size].add(sample)
+        if photo.name is not None:
+            used += 1
+            tell(photo.name)
+    if not used:
+        raise ValueError(f"none of the {len(paths)} photographs can be used: {problem}")
+    for total in statistics.values():
+        _check_enough(total, pairs)
+    provenance = {
+        "fitted_on": f"{used} photographs",
+        "pairs_by": pairs,
+        "scenes": used,
+        "magnification": fit.magnification,
+        "scales": list(fit.scales),
+    }
+    return {
+        (kernel, size): Whitening.fit(
+            statistics[kernel, size],
+            max_dim=min(MAX_DIM, statistics[kernel, size].dim),
+            samples=samples[size].kept if kernel == "concat" else (),
+            provenance=provenance,
+            progress=partial(_tell_steps, tell, size),
+        )
+        for kernel, size in keys
+    }
 
 
-def photo_scene(
-    paths: Sequence[Path],
-    pairs: PairSource,
-    *,
-    views: int = 4,
-    max_keypoints: int = 1000,
-    workspace: PathLike | None = None,
-    seed: int = 0,
-) -> Scene | None:
-    """The scene of the photographs of a share; None, with a warning, if they give none.
-
-    pairs  "none": the one photograph alone, without matching pairs; "warp": with views - 1 random
-           warps of itself; "sfm": those of one folder by structure from motion
-    workspace  a folder in which "sfm" keeps its work, so that an interrupted run can continue
-    """
-    if pairs == "sfm":
-        folder = paths[0].parent
-        with tempfile.TemporaryDirectory() as temporary:
-            home = Path(workspace or temporary) / digest(os.fsencode(folder.resolve()), 16)
-            try:
-                return sfm_scene(folder, home, paths, max_keypoints=max_keypoints, seed=seed)
-            except ValueError as error:
-                warnings.warn(f"folder skipped: {error}", stacklevel=2)
-                return None
-    gray = read_reduced(paths[0])
-    if gray is None:
-        return None
-    name = paths[0].name
-    if pairs == "warp":
-        return warp_scene(gray, views, seed, name=name, max_keypoints=max_keypoints)
-    frames = detect(gray, max_keypoints=max_keypoints)
-    return Scene(name, (View(gray, frames, np.arange(len(frames))),))
+def _tell_steps(tell: Progress, size: int, step: int, steps: int) -> None:
+    if step % 100 == 0:
+        tell(f"training {size}: {step} of {steps} steps")
 
 
 def _check_enough(statistics: Statistics, pairs: PairSource) -> None:

@@ -1,16 +1,25 @@
-"""Scenes: views of one place whose frames are linked by the points that they show."""
+"""Scenes: views of one place whose frames are linked by the points that they show; their
+descriptors, and the statistics that a whitening is fitted from."""
 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kd_cv.descriptor.frames import as_frames
+from kd_cv.descriptor.frames import Frames, as_frames
+from kd_cv.descriptor.projection import Array32
+from kd_cv.descriptor.spec import Spec
 from kd_cv.io.images import read_gray
+from kd_cv.whitening.statistics import Statistics
+from kd_cv.whitening.trained import Sample
+
+Describe = Callable[[NDArray[np.uint8], Frames], Array32]
 
 NO_POINT = -1  # point id of a patch whose 3D point is not known
 
@@ -86,3 +95,77 @@ class Scene:
             for i, j in itertools.combinations(range(len(self.views)), 2)
         ]
         return np.concatenate(pairs) if pairs else np.empty((0, 2), np.int64)
+
+
+class SceneDescriptors(NamedTuple):
+    """Descriptors X (N, D) of a scene, its matching pairs (M, 2) of rows, and the points (N,)."""
+
+    X: Array32
+    pairs: NDArray[np.int64]
+    points: NDArray[np.int64]
+
+
+def describe_scene(scene: Scene, describe: Describe) -> SceneDescriptors:
+    """Describe all views of a scene.
+
+    Frames that cannot be described are left out, and so are their pairs.
+    """
+    if not scene.views:
+        raise ValueError(f"scene {scene.name!r} has no views")
+    X = np.concatenate([describe(view.load(), view.frames) for view in scene.views])
+    described = np.asarray(X.any(axis=1))
+    row = np.cumsum(described) - 1  # of each frame among the described ones
+    pairs = scene.all_pairs()
+    points = np.concatenate([view.point_ids for view in scene.views])
+    return SceneDescriptors(
+        X[described], row[pairs[described[pairs].all(axis=1)]], points[described]
+    )
+
+
+def scene_statistics(scenes: Iterable[Scene], describe: Describe, dim: int) -> Statistics:
+    """Statistics of the descriptors of scenes and of their matching pairs.
+
+    describe(gray, frames) gives rows (N, dim). One scene is in memory at a time.
+    """
+    statistics = Statistics(dim)
+    for scene in scenes:
+        if scene.views:
+            X, pairs, _ = describe_scene(scene, describe)
+            statistics.update(X, pairs)
+    return statistics
+
+
+def kernel_part(X: Array32, concat: Spec, kernel: str) -> Array32:
+    """Raw descriptors (N, D) of a kernel, out of those of the concatenation (N, 238)."""
+    if kernel == "concat":
+        return X
+    rows = X[:, concat.parts[("polar", "cart").index(kernel)]]
+    return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
+
+
+class Samples:
+    """Samples of at most MAX_SCENES scenes, of MAX_ROWS rows each: memory does not grow with the
+    number of scenes, and each of them is as likely to be kept as any other."""
+
+    MAX_SCENES = 64
+    MAX_ROWS = 4000
+
+    def __init__(self, seed: int = 0) -> None:
+        self.kept: list[Sample] = []
+        self._seen = 0
+        self._rng = np.random.default_rng(seed)
+
+    def add(self, sample: Sample) -> None:
+        """Keep it, or not (Vitter's reservoir)."""
+        self._seen += 1
+        if len(self.kept) < self.MAX_SCENES:
+            self.kept.append(sample)
+        elif (place := int(self._rng.integers(self._seen))) < self.MAX_SCENES:
+            self.kept[place] = sample
+
+    @classmethod
+    def of(cls, X: Array32, points: NDArray[np.int64], seed: int = 0) -> Sample:
+        """Of the rows X (N, D) of a scene those of points (N,) that were seen twice or more; of
+        too many, a random choice of points."""
+        rows = np.isin(points, seen_twice(points, cls.MAX_ROWS, np.random.default_rng(seed)))
+        return Sample(X[rows], points[rows])

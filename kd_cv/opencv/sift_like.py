@@ -41,7 +41,7 @@ class SIFTLike:
     @property  # type: ignore[misc]
     def __class__(self) -> type:
         # isinstance(it, cv2.Feature2D) holds, without the crashes of a real subclass.
-        return _stand_in(type(self))
+        return _stand_in(type(self))  # type: ignore[arg-type]
 
     def empty(self) -> bool:
         """True, as cv2.SIFT answers: there is nothing learned from data to lose."""

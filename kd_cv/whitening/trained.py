@@ -8,8 +8,7 @@ that does not match; so W_M lowers, over matching pairs (a, b) of one scene, the
 with d the distance of the projected, normalised descriptors (Mishchuk et al., 2017). Pairs of one
 draw show different points, all of one scene, which is what a descriptor has to tell apart; scenes
 take turns, so that each counts the same. How many steps are taken is decided by every fifth scene,
-left out of a first training: as many as were best on those. It may be none; W_M is W_S then. A
-share below 1 keeps W_M near W_S: that much of the way between the two is gone.
+left out of a first training: as many as were best on those. It may be none; W_M is W_S then.
 
 The gradient is written out: a projection has so few parameters that nothing else is needed.
 """
@@ -60,18 +59,14 @@ def train(
     dim: int,
     *,
     steps: int = STEPS,
-    share: float = 1.0,
     seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> tuple[Array, Array]:
     """Mean (D,) and matrix (D, dim), trained from mu (D,) and the first columns of A (D, K).
 
-    All K >= dim columns of A are what the new ones are combined from. share: how much of what was
-    trained is taken, from 0, nothing, to 1. progress(step, steps) is called after each step. The
-    same samples and seed give the same result on the same machine.
+    The new columns are combinations of all K >= dim columns of A. progress(step, steps) is called
+    after each step. The same samples and seed give the same result on the same machine.
     """
-    if not 0 <= share <= 1:
-        raise ValueError(f"share must be from 0 to 1, got {share!r}")
     as_int(steps, "steps")
     as_int(dim, "dim", 1, A.shape[1])
     scenes = [_Points(sample, mu, A) for sample in samples]
@@ -107,11 +102,13 @@ def train(
             progress(steps + step, 2 * steps)
         if step == enough:
             break
-    start = np.eye(A.shape[1], dim)
-    c = share * c.astype(np.float64)
-    trained = A @ (start + share * (M.astype(np.float64) - start))
-    # A^T (v - mu) - c = A^T (v - mu'), with mu' the nearest such to mu
-    return mu + trained @ np.linalg.solve(trained.T @ trained, c), trained
+    trained = A @ M.astype(np.float64)
+    return moved_mean(mu, trained, c.astype(np.float64)), trained
+
+
+def moved_mean(mu: Array, A: Array, c: Array) -> Array:
+    """The nearest mean mu' (D,) to mu with A^T (v - mu) - c = A^T (v - mu')."""
+    return mu + A @ np.linalg.solve(A.T @ A, c)
 
 
 def hardest(a: Array, b: Array, M: Array, c: Array) -> tuple[float, tuple[Array, Array]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,14 +15,17 @@ from kd_cv.checks import as_int
 from kd_cv.descriptor.projection import Projection
 from kd_cv.io.archive import canonical_json
 from kd_cv.whitening.statistics import Statistics
+from kd_cv.whitening.trained import Sample, train
 from kd_cv.whitening.variants import (
     ATTENUATION,
     BEST,
     BETA_INDEX,
     FLOOR,
+    SUPERVISED_T,
     VARIANTS,
     attenuation,
     eig,
+    shrink_index,
     shrinkage,
     supervised,
     variant_name,
@@ -95,51 +98,61 @@ class Whitening:
         statistics: Statistics,
         *,
         max_dim: int | None = None,
-        shrink_index: int | None = None,
-        supervised_t: float = 1.0,
+        samples: Sequence[Sample] = (),
         provenance: Mapping[str, Any] | None = None,
+        progress: Callable[[int, int], None] | None = None,
     ) -> Whitening:
         """Fit all variants; W_S only if the statistics have matching pairs.
 
-        max_dim: columns to keep (all by default). shrink_index and supervised_t (its t): see
-        `supervised`. provenance: what the matrices were fitted on, any JSON; the counts and
-        supervised_t are added to it.
+        max_dim: columns to keep (all by default). samples: descriptors of scenes to train W_M on
+        (see `train`, also for progress); without them there is no W_M. provenance: any JSON that
+        says what the matrices were fitted on; the counts are added to it.
 
-        Fewer patches than dimensions leave C rank-deficient: it is fitted with a warning, and the
-        columns beyond the rank carry no information. The same holds for pairs and C_M.
+        C_M of W_S is shrunk by `shrink_index` and attenuated by SUPERVISED_T. Fewer patches than
+        dimensions leave C rank-deficient: it is fitted with a warning, and the columns beyond the
+        rank carry no information. The same holds for pairs and C_M.
         """
         if not isinstance(statistics, Statistics):
             raise TypeError(f"expected Statistics, got {type(statistics).__name__}")
-        D = statistics.dim
+        D, count, pair_count = statistics.dim, statistics.count, statistics.pair_count
         columns = D if max_dim is None else as_int(max_dim, "max_dim", 1, D)
-        if statistics.count < 2:
-            raise ValueError(f"a covariance needs 2 or more descriptors, got {statistics.count}")
-        C, A_s, mean = statistics.C, None, statistics.mean
+        if count < 2:
+            raise ValueError(f"a covariance needs 2 or more descriptors, got {count}")
+        C, mean = statistics.C, statistics.mean
         if np.trace(C) <= 1e-20 * (mean @ mean):
             raise ValueError(
-                f"the {statistics.count} descriptors are all the same: there is nothing to whiten"
+                f"the {count} descriptors are all the same: there is nothing to whiten"
             )
-        if statistics.count <= D:
-            _warn_few("patches", statistics.count, D)
-        if statistics.pair_count:
-            if statistics.pair_count < D:
-                _warn_few("matching pairs", statistics.pair_count, D)
-            A_s = _float32(supervised(C, statistics.C_M, shrink_index, columns, supervised_t))
+        if count <= D:
+            _warn_few("patches", count, D)
+        if 0 < pair_count < D:
+            _warn_few("matching pairs", pair_count, D)
+        index = shrink_index(pair_count, D) if pair_count else None
+        A = supervised(C, statistics.C_M, index, t=SUPERVISED_T) if pair_count else None
+        counts: dict[str, Any] = {
+            "patches": count, "pairs": pair_count, "supervised_t": SUPERVISED_T
+        }  # fmt: skip
+        A_m = mu_m = None
+        if samples:
+            if A is None:
+                raise ValueError("W_M starts at W_S, which needs matching pairs: none were given")
+            mu_m, A_m = train(samples, mean, A, columns, progress=progress)
+            # Only the span of the columns matters: rotate them by descending variance.
+            A_m = _float32(A_m @ eig(A_m.T @ C @ A_m)[0])
+            patches = sum(len(sample.X) for sample in samples)
+            counts["trained_on"] = {"scenes": len(samples), "patches": patches}
         U, lam = eig(C)
         return cls(
             mu=mean.astype(np.float32),
             U=U[:, :columns].astype(np.float32),
             lam=lam,
-            A_s=A_s,
+            A_s=None if A is None else _float32(A[:, :columns]),
+            A_m=A_m,
+            mu_m=None if mu_m is None else _float32(mu_m),
             beta_index=min(BETA_INDEX, D),
             lam_scale=float(lam[0]),
-            shrink_index=None if A_s is None else shrink_index,
-            provenance={
-                **(provenance or {}),
-                "patches": statistics.count,
-                "pairs": statistics.pair_count,
-                "supervised_t": supervised_t,
-            },
+            shrink_index=index,
+            provenance={**(provenance or {}), **counts},
         )
 
     def has(self, variant: str) -> bool:

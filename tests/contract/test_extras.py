@@ -13,10 +13,14 @@ def call(module, function, *arguments):
 @pytest.mark.parametrize(
     ("package", "use", "extra"),
     [
-        ("torch", call("kd_cv.evaluate.candidates", "kornia_candidate", "SIFTDescriptor"), "torch"),
+        (
+            "torch",
+            call("experiments.protocols.candidates", "kornia_candidate", "SIFTDescriptor"),
+            "torch",
+        ),
         ("torch", call("kd_cv.whitening.files", "load_pth", "mkd-concat-64.pth"), "torch"),
         ("skimage", call("kd_cv.io.builtin", "example_pair"), "cli"),
-        ("skimage", call("benchmarks.material", "load_material"), "cli"),
+        ("skimage", call("experiments.benchmarks.inputs", "load_inputs"), "cli"),
         ("skimage", lambda: list(call("kd_cv.io.builtin", "builtin_photos")()), "cli"),
         ("distributed", call("kd_cv.collection.cluster", "_distributed"), "cluster"),
         ("threadpoolctl", call("kd_cv.collection.cluster", "_single_threaded", 1, abs), "cluster"),
@@ -33,7 +37,10 @@ def test_a_missing_package_is_named_with_its_extra(monkeypatch, package, use, ex
 @pytest.mark.parametrize(
     ("package", "use"),
     [
-        ("kornia", lambda: call("kd_cv.evaluate.candidates", "kornia_candidate", "HardNet")()),
+        (
+            "kornia",
+            lambda: call("experiments.protocols.candidates", "kornia_candidate", "HardNet")(),
+        ),
         ("onnxruntime", lambda: call("kd_cv.nn.export", "export_onnx", "kd.onnx")()),
     ],
 )

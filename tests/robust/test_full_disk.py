@@ -18,15 +18,16 @@ import pytest
 from collections_of_photographs import SMALL, photographs
 from skimage import data
 
+from experiments.__main__ import main as experiment
+from experiments.protocols.cache import Cache
+from experiments.protocols.candidates import kd_candidate
+from experiments.protocols.strips import save_sequences
 from kd_cv import DoG, KDDescriptor, match
 from kd_cv.cli import main
 from kd_cv.collection import extract
 from kd_cv.collection.database import write_database, write_pairs
 from kd_cv.collection.hdf5 import writing_hdf5
-from kd_cv.evaluate.cache import Cache
-from kd_cv.evaluate.candidates import kd_candidate
-from kd_cv.evaluate.strips import save_sequences
-from kd_cv.fit.surface import _check_written
+from kd_cv.collection.reconstruction import _check_written
 from kd_cv.settings import Settings
 from kd_cv.whitening import Statistics, save
 from kd_cv.whitening.registry import resolve
@@ -155,7 +156,7 @@ WRITERS: dict[str, Callable[[Path, Path], int | None]] = {
     "H.json": _match("--save-homography"),
     "explanation.png": lambda path, _: main(["explain", "-o", str(path)]),
     "explanation.pdf": lambda path, _: main(["explain", "-o", str(path)]),
-    "figures": lambda path, _: main(["figures", "kernels", "-o", str(path)]),
+    "figures": lambda path, _: experiment(["figures", "kernels", "-o", str(path)]),
     "features.h5": lambda path, m: main(["extract", str(m / "images"), "-o", str(path)]),
     "workspace": _colmap,
     "mine.npz": _fit,

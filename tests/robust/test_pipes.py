@@ -6,12 +6,12 @@ import sys
 import numpy as np
 import pytest
 
+from experiments.protocols.cache import Cache
+from experiments.protocols.candidates import sift_candidate
+from experiments.protocols.patch_sets import read_m50, read_phototourism
+from experiments.protocols.tasks import read_tasks
+from experiments.scenes.sequences import read_homography
 from kd_cv import KDDescriptor
-from kd_cv.evaluate.cache import Cache
-from kd_cv.evaluate.candidates import sift_candidate
-from kd_cv.evaluate.patch_sets import read_m50, read_phototourism
-from kd_cv.evaluate.tasks import read_tasks
-from kd_cv.fit.sequences import read_homography
 from kd_cv.io.images import read_gray
 from kd_cv.whitening import load
 from kd_cv.whitening.statistics import Statistics

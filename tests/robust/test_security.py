@@ -18,9 +18,9 @@ import numpy as np
 import pytest
 
 import kd_cv
+from experiments.protocols.patch_sets import PatchSet
 from kd_cv import KDDescriptor
 from kd_cv.collection import Summary
-from kd_cv.evaluate.patch_sets import PatchSet
 from kd_cv.io import archive, images
 from kd_cv.io.files import replacing
 from kd_cv.whitening import files

@@ -25,10 +25,10 @@ from pieces import (
 )
 from target import DOCUMENTED, Target, folder, mode_of
 
+from experiments.protocols.cameras import read_cameras
+from experiments.protocols.patch_sets import read_hpatches_strips, read_phototourism
+from experiments.scenes.sequences import read_sequence
 from kd_cv import DoG, KDDescriptor
-from kd_cv.evaluate.cameras import read_cameras
-from kd_cv.evaluate.patch_sets import read_hpatches_strips, read_phototourism
-from kd_cv.fit.sequences import read_sequence
 from kd_cv.io import archive, images
 from kd_cv.io.sources import read_source
 from kd_cv.whitening.files import load, load_pth, save
@@ -171,15 +171,13 @@ def _hpatches_seeds() -> list[bytes]:
 
 
 def cameras(data: bytes) -> None:
-    """Cameras of two photographs: Strecha's (0), COLMAP's (1), or poses.txt (2)."""
+    """Cameras of two photographs: Strecha's (0) or poses.txt (1)."""
     mode, data = mode_of(data)
     first, second = split(data, 2)
     with folder() as here:
         for name in ("a.pgm", "b.pgm"):
             (here / name).write_bytes(encoded(texture(24, 30), ".pgm"))
-        names = (
-            ("a.pgm.camera", "b.pgm.camera"), ("cameras.txt", "images.txt"), ("poses.txt", "rest")
-        )[mode % 3]  # fmt: skip
+        names = (("a.pgm.camera", "b.pgm.camera"), ("poses.txt", "rest"))[mode % 2]
         (here / names[0]).write_bytes(first)
         (here / names[1]).write_bytes(second)
         for view in read_cameras(here):
@@ -190,13 +188,10 @@ def cameras(data: bytes) -> None:
 
 def _cameras_seeds() -> list[bytes]:
     strecha = b"80 0 15\n0 80 12\n0 0 1\n0 0 0\n1 0 0\n0 1 0\n0 0 1\n3 4 5\n30 24\n"
-    pinholes = b"# cameras\n1 PINHOLE 30 24 80 80 15 12\n2 SIMPLE_PINHOLE 30 24 80 15 12\n"
-    posed = b"1 1 0 0 0 3 4 5 1 a.pgm\n\n2 0.8 0.6 0 0 3 4 5 2 b.pgm\n1 2 -1\n"
     pose = b" 80 0 15 0 80 12 0 0 1 1 0 0 0 1 0 0 0 1 3 4 5\n"
     return [
         b"\0" + join(strecha, strecha),
-        b"\1" + join(pinholes, posed),
-        b"\2" + join(b"# poses\na.pgm" + pose + b"b.pgm" + pose, b""),
+        b"\1" + join(b"# poses\na.pgm" + pose + b"b.pgm" + pose, b""),
     ]
 
 

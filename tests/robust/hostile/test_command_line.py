@@ -31,8 +31,7 @@ REFUSED = [
     "match {photo} {photo} --report {photo}", "match {photo} {photo} --save-homography H.exe",
     "match {null} {photo}", "match {long} {photo}", "nonsense", "--nonsense", "match -- --help",
     "explain {photo} {photo} --match -1", "explain {photo} {photo} --at x 1",
-    "figures nonsense -o {folder}", "eval nonsense", "eval phototourism {folder}",
-    "eval hpatches /nowhere", "extract /nowhere -o {folder}/f.h5", "extract {photo}", "extract",
+    "eval nonsense", "extract /nowhere -o {folder}/f.h5", "extract {photo}", "extract",
     "export -o /nowhere/m.onnx", "bench --only nonsense", "fit /nowhere -o {folder}/w.npz",
 ]  # fmt: skip
 

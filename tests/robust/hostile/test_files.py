@@ -42,7 +42,7 @@ def whole(tmp_path_factory):
     path = tmp_path_factory.mktemp("whole") / "whole.npz"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        save(path, {("concat", 32): Whitening.fit(statistics, shrink_index=40)})
+        save(path, {("concat", 32): Whitening.fit(statistics)})
     return path
 
 

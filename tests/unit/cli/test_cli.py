@@ -10,17 +10,15 @@ import cv2
 import numpy as np
 import pytest
 
-from kd_cv.cli.evaluate.options import Comparison
-
 pytest.importorskip("typer")
 pytest.importorskip("rich")
 pytest.importorskip("skimage")
 
 from kd_cv.cli import detectors, main
 from kd_cv.cli.matcher import Pair
-from kd_cv.evaluate.metrics import homography_corner_error
 from kd_cv.io.builtin import example_pair
 from kd_cv.io.sources import read_source
+from kd_cv.matching.metrics import homography_corner_error
 from kd_cv.pictures import palette
 
 INLIER, OUTLIER = palette.bgr(palette.INLIER), palette.bgr(palette.OUTLIER)
@@ -255,20 +253,10 @@ def test_errors_of_our_own_have_another_code(photos, capsys, monkeypatch):
 def test_help_teaches(capsys):
     assert main([]) == 0
     listed = capsys.readouterr().out
-    for command in ("match", "explain", "figures", "extract", "colmap", "export", "weights"):
+    for command in ("match", "explain", "extract", "colmap", "export", "weights"):
         assert command in listed
         assert main([command, "--help"]) == 0
         assert f"kd-cv {command}" in capsys.readouterr().out.split("Examples")[1]
-
-
-@pytest.mark.slow
-def test_help_of_figures_lists_them_all(capsys):
-    pytest.importorskip("matplotlib")
-    from kd_cv.paper.figures import FIGURES
-
-    assert main(["figures", "--help"]) == 0
-    text = capsys.readouterr().out
-    assert all(name in text for name in FIGURES)
 
 
 # ----------------------------------------------------------------------------- the other commands
@@ -315,17 +303,6 @@ def test_explain_refuses(photos, strangers, tmp_path, capsys):
     flat = tmp_path / "flat.png"
     cv2.imwrite(str(flat), np.zeros((40, 40), np.uint8))
     assert "no matches" in _fails(capsys, "explain", flat, flat, code=1)
-
-
-@pytest.mark.slow
-def test_figures(tmp_path, capsys):
-    pytest.importorskip("matplotlib")
-    assert main(["figures", "kernels", "-o", str(tmp_path / "figures")]) == 0
-    path = tmp_path / "figures" / "kernels.png"
-    assert capsys.readouterr().out == f"{path}\n"
-    assert cv2.imread(str(path)).std() > 5
-    assert "no_such" in _fails(capsys, "figures", "no_such", "-o", tmp_path / "other")
-    assert not (tmp_path / "other").exists()
 
 
 def test_extract(photos, tmp_path, capsys):
@@ -472,29 +449,9 @@ def test_without_the_extra_one_line_names_it():
     assert "pip install 'kd-cv[cli]'" in done.stderr and done.stderr.count("\n") == 1
 
 
-def test_whitening_is_not_fitted_on_bare_patches(tmp_path):
-    (tmp_path / "patches0000.bmp").write_bytes(b"")
-    with pytest.raises(ValueError, match=r"--fit-ws takes photographs or sequences, .* patches"):
-        Comparison(fit_ws=str(tmp_path)).with_ws([])
-
-
 def test_a_point_that_is_none(capsys):
     assert main(["explain", "--at", "nan", "1"]) == 2
     assert "--at must be two finite numbers, got nan 1.0" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--pairs", "some"], "'some' is not one of 'warp', 'sfm', 'none'"),
-        (["--workers", "2"], "--workers is for --scheduler local, got 2 without it"),
-    ],
-)
-def test_options_of_fit(tmp_path, capsys, options, message):
-    for name in "abcd":
-        cv2.imwrite(str(tmp_path / f"{name}.png"), np.zeros((32, 32), np.uint8))
-    code = main(["fit", str(tmp_path), "-o", str(tmp_path / "mine.npz"), *options])
-    assert code == 2 and message in " ".join(capsys.readouterr().err.split())
 
 
 @pytest.mark.parametrize(

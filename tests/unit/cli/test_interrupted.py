@@ -5,8 +5,9 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
+import cv2
+import numpy as np
 import pytest
 
 from kd_cv.cli import main
@@ -47,13 +48,15 @@ def test_while_a_command_is_loaded(monkeypatch, capsys):
 @pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="signals as POSIX has them")
 def test_by_a_signal(tmp_path):
-    figures = tmp_path / "figures"
+    (tmp_path / "0.jpg").write_bytes(b"no picture")
+    noise = np.random.default_rng(0).integers(0, 256, (600, 800), np.uint8)
+    for k in range(1, 40):
+        cv2.imwrite(str(tmp_path / f"{k}.png"), noise)
     run = subprocess.Popen(
-        [sys.executable, "-m", "kd_cv", "figures", "-o", figures],
+        [sys.executable, "-m", "kd_cv", "fit", tmp_path, "-o", tmp_path / "mine.npz"],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
-    while run.poll() is None and not list(figures.glob("*.png")):  # one is drawn: it is at work
-        time.sleep(0.01)
+    assert "0.jpg" in run.stderr.readline()  # the first photograph is skipped: it is at work
     run.send_signal(signal.SIGINT)
     _, errors = run.communicate(timeout=60)
     assert (run.returncode, errors.strip().splitlines()[-1]) == (130, "kd-cv: error: interrupted")

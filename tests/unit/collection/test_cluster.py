@@ -269,8 +269,6 @@ def test_commands_on_a_scheduler(
     command = ["extract", str(folder), "-o", str(features), "--weights", str(output)]
     assert main([*command, *there, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["done"] == 12
-    assert main(["fit", str(folder), "-o", str(output), "--workers", "2"]) == 2
-    assert "--workers is for --scheduler local" in capsys.readouterr().err
 
 
 def scene(name: str, shift: int) -> Scene:

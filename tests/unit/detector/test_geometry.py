@@ -4,7 +4,7 @@ import cv2
 import numpy as np
 import pytest
 
-from benchmarks.geometry import followed
+from experiments.benchmarks.geometry import followed
 from kd_cv import DoG
 
 

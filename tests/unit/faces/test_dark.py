@@ -6,7 +6,7 @@ import pytest
 from skimage import data
 
 import kd_cv
-from kd_cv.evaluate.metrics import homography_corner_error
+from kd_cv.matching.metrics import homography_corner_error
 
 H = np.array([[0.9, 0.12, 20], [-0.1, 0.95, 30], [1e-4, 0, 1]])
 

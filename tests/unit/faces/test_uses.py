@@ -4,11 +4,10 @@ import cv2
 import numpy as np
 import pytest
 
+from experiments.protocols.candidates import kd_candidate
 from kd_cv import KDDescriptor, describe
-from kd_cv.evaluate.candidates import kd_candidate
-from kd_cv.fit import fit_whitening
 from kd_cv.settings import Settings
-from kd_cv.whitening import Statistics
+from kd_cv.whitening import Statistics, Whitening
 
 USES = ("images", "scales", "patches")
 
@@ -20,9 +19,9 @@ def entries(camera):
     raw = KDDescriptor(whitening=None).compute(camera, keypoints)[1]
     pairs = np.random.default_rng(0).permutation(len(raw))[: len(raw) // 2 * 2].reshape(-1, 2)
     return {
-        ("concat", 32, use): fit_whitening(Statistics(238).update(raw[k * 20 :][:500]))
+        ("concat", 32, use): Whitening.fit(Statistics(238).update(raw[k * 20 :][:500]))
         for k, use in enumerate(USES)
-    } | {("concat", 16): fit_whitening(Statistics(238).update(raw, pairs))}
+    } | {("concat", 16): Whitening.fit(Statistics(238).update(raw, pairs))}
 
 
 def rows_by_hand(entries, use, patches, scales=1):

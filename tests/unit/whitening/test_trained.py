@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from kd_cv.fit import fit_whitening
-from kd_cv.fit.matrices import Samples
-from kd_cv.whitening import Statistics, load, save
+from kd_cv.fit.scenes import Samples
+from kd_cv.whitening import Statistics, Whitening, load, save
 from kd_cv.whitening.trained import Sample, hardest, train
 
 
@@ -102,7 +101,7 @@ def right_matches(whitening, variant, samples, dim):
 @pytest.fixture(scope="module")
 def trained():
     samples = scenes(10, seed=1)
-    return fit_whitening(statistics_of(samples), max_dim=16, samples=samples)
+    return Whitening.fit(statistics_of(samples), max_dim=16, samples=samples)
 
 
 @pytest.mark.slow
@@ -123,24 +122,6 @@ def test_the_same_seed_gives_the_same_matrices():
     assert not np.array_equal(first[1], other[1])
 
 
-def test_a_share_is_that_part_of_the_way_from_the_start():
-    samples = scenes(3, seed=4)
-    mu, A = (
-        statistics_of(samples).mean,
-        np.linalg.qr(np.random.default_rng(0).normal(size=(24,) * 2))[0],
-    )
-    X = samples[0].X.astype(np.float64)
-
-    def projected(share):
-        found, matrix = train(samples, mu, A, 6, steps=30, share=share)
-        return (X - found) @ matrix
-
-    start, whole = (X - mu) @ A[:, :6], projected(1)
-    assert np.abs(whole - start).max() > 1e-3
-    np.testing.assert_allclose(projected(0), start, atol=1e-12)
-    np.testing.assert_allclose(projected(0.25), start + 0.25 * (whole - start), atol=1e-6)
-
-
 def test_progress_is_told_to_the_end():
     told = []
     samples = scenes(2, seed=4)
@@ -155,16 +136,8 @@ def test_what_cannot_be_trained_is_refused():
         train([once], np.zeros(6), np.eye(6), 3)
     with pytest.raises(ValueError, match="dim must be from 1 to 6, got 7"):
         train([once], np.zeros(6), np.eye(6), 7)
-    with pytest.raises(ValueError, match=r"share must be from 0 to 1, got 1.5"):
-        train([once], np.zeros(6), np.eye(6), 3, share=1.5)
     with pytest.raises(ValueError, match="points"):
         Sample(np.eye(6, dtype=np.float32), np.arange(5))
-
-
-def test_one_scene_is_enough():
-    (scene,) = scenes(1, seed=6)
-    mu, A = train([scene], np.zeros(24), np.eye(24), 6, steps=10)
-    assert mu.shape == (24,) and A.shape == (24, 6)
 
 
 def test_trained_matrices_are_stored(trained, tmp_path):
@@ -177,7 +150,7 @@ def test_trained_matrices_are_stored(trained, tmp_path):
 
 
 def test_matrices_that_were_not_trained_say_so():
-    whitening = fit_whitening(statistics_of(scenes(2, seed=1)))
+    whitening = Whitening.fit(statistics_of(scenes(2, seed=1)))
     assert not whitening.has("wm")
     with pytest.raises(ValueError, match=r'not trained: "wm" is missing; there are .*"ws"'):
         whitening.projection("wm")

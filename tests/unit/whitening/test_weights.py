@@ -140,14 +140,6 @@ def test_resolve_reads_the_authors_files(tmp_path):
         weights.resolve(str(tmp_path / "mkd.pth"), "cart", 64, dim=4)
 
 
-def test_the_folder_inside_the_package_comes_first(tmp_path, monkeypatch):
-    monkeypatch.setattr(weights.resources, "files", lambda package: tmp_path)
-    assert weights.folder().name == "weights"  # no index inside the package: the checkout's
-    (tmp_path / "weights_data").mkdir()
-    (tmp_path / "weights_data" / "index.json").write_text("{}")
-    assert weights.folder() == tmp_path / "weights_data"
-
-
 def test_every_shipped_file_is_whole():
     assert weights.registry()
     for entry in weights.registry().values():

@@ -8,18 +8,20 @@ from kd_cv.descriptor.projection import Projection
 from kd_cv.io.archive import write_archive
 from kd_cv.whitening import load
 from kd_cv.whitening.statistics import Statistics, balanced
-from kd_cv.whitening.variants import VARIANTS, supervised
+from kd_cv.whitening.variants import SUPERVISED_T, VARIANTS, shrink_index, supervised
 from kd_cv.whitening.whitening import Whitening
 
 
 def test_the_object_agrees_with_the_functions(data, fitted):
     X, pairs = data
     statistics = Statistics(D).update(X, pairs)
+    index = shrink_index(statistics.pair_count, D)
+    assert fitted.shrink_index == index and fitted.provenance["supervised_t"] == SUPERVISED_T
     expected = {
         "w": attenuated(statistics.C, t=1, dim=9),
         "wua": attenuated(statistics.C, dim=9),
         "wus": shrunk(statistics.C, D, dim=9),  # 24 eigenvalues: no 40th
-        "ws": supervised(statistics.C, statistics.C_M, dim=9),
+        "ws": supervised(statistics.C, statistics.C_M, index, 9, SUPERVISED_T),
         "pcasqrt": attenuated(statistics.C, t=0, dim=9),
     }
     for variant, A in expected.items():
@@ -47,7 +49,7 @@ def test_names(fitted):
 
 def test_without_pairs_the_supervised_variant_is_missing(data):
     X, _ = data
-    fitted = Whitening.fit(Statistics(D).update(X), shrink_index=12)
+    fitted = Whitening.fit(Statistics(D).update(X))
     assert [v for v in VARIANTS if fitted.has(v)] == ["w", "wua", "wus", "pcasqrt"]
     with pytest.raises(ValueError, match="without matching pairs"):
         fitted.projection("lw")
@@ -131,3 +133,10 @@ def test_a_file_of_matrices_with_an_array_too_many(tmp_path):
 def test_a_trained_matrix_without_its_mean_is_refused():
     with pytest.raises(ValueError, match="A_m and mu_m belong together"):
         Whitening(np.zeros(3), np.eye(3), np.ones(3), A_m=np.eye(3))
+
+
+def test_many_pairs_are_not_shrunk_and_few_by_a_large_eigenvalue():
+    assert [shrink_index(n, 238) for n in (4 * 238**2, 10**6)] == [None, None]
+    assert [shrink_index(n, 238) for n in (0, 1, 476)] == [1, 1, 119]
+    indices = [shrink_index(n, 128) for n in range(128, 10_000)]
+    assert indices == sorted(indices)

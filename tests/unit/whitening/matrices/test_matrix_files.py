@@ -1,17 +1,13 @@
 """Files of matrices, ours and those of others."""
 
-import io
-import json
-import os
 import warnings
-import zipfile
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from of_matrices import D, descriptors, matrices
 
-from kd_cv.io.archive import MAX_BYTES, write_archive
+from kd_cv.io.archive import write_archive
 from kd_cv.whitening.files import load, load_pth, save
 from kd_cv.whitening.statistics import Statistics
 from kd_cv.whitening.variants import VARIANTS, eig, supervised
@@ -44,29 +40,8 @@ def test_a_file_gives_back_every_projection_exactly(data, fitted, tmp_path):
         "fitted_on": "synthetic",
         "patches": 3000,
         "pairs": 1500,
-        "supervised_t": 1.0,
+        "supervised_t": 0.9,
     }
-
-
-def test_equal_content_gives_equal_bytes(fitted, path):
-    again = path.with_name("again.npz")
-    save(again, load(path))
-    assert again.read_bytes() == path.read_bytes()
-    assert sorted(p.name for p in path.parent.iterdir()) == ["again.npz", "mine.npz"]
-    np.testing.assert_array_equal(np.load(path, allow_pickle=False)["concat-32/U"], fitted.U)
-
-
-def test_a_failed_write_keeps_the_old_file(fitted, path, monkeypatch):
-    before = path.read_bytes()
-
-    def fail(*_):
-        raise OSError("disk full")
-
-    monkeypatch.setattr(os, "replace", fail)
-    with pytest.raises(OSError, match="disk full"):
-        save(path, {("concat", 64): fitted})
-    assert path.read_bytes() == before
-    assert [p.name for p in path.parent.iterdir()] == ["mine.npz"]
 
 
 def test_bad_names_are_refused(fitted, tmp_path):
@@ -80,26 +55,6 @@ def test_bad_names_are_refused(fitted, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_every_damaged_byte_is_noticed_or_harmless(fitted, path):
-    """Flip bytes all over the file: an error of one kind, or the very same matrices."""
-    good = path.read_bytes()
-    refused = 0
-    for position in range(0, len(good), max(1, len(good) // 400)):
-        bad = bytearray(good)
-        bad[position] ^= 0x5A
-        path.write_bytes(bad)
-        try:
-            loaded = load(path)["concat", 32]
-        except ValueError as error:
-            assert "mine.npz" in str(error)
-            refused += 1
-        else:
-            np.testing.assert_array_equal(loaded.U, fitted.U)
-            np.testing.assert_array_equal(loaded.A_s, fitted.A_s)
-            assert loaded.provenance == fitted.provenance
-    assert refused > 350
-
-
 def test_truncated_and_foreign_files_are_refused(path, tmp_path):
     good = path.read_bytes()
     for bad in (b"", b"hello", good[: len(good) // 2], good[:-1], good[100:]):
@@ -111,76 +66,6 @@ def test_truncated_and_foreign_files_are_refused(path, tmp_path):
         load(path)
     with pytest.raises(FileNotFoundError):
         load(tmp_path / "absent.npz")
-
-
-def rewrite(path, change, compress=zipfile.ZIP_STORED):
-    """Write the file anew with changed members, and with the checksum that suits its arrays."""
-    with zipfile.ZipFile(path) as archive:
-        members = {name: archive.read(name) for name in archive.namelist()}
-    change(members)
-    with zipfile.ZipFile(path, "w", compress) as archive:
-        for name, data in members.items():
-            archive.writestr(name, data)
-
-
-def npy(array, **options):
-    stream = io.BytesIO()
-    np.save(stream, array, **options)
-    return stream.getvalue()
-
-
-def huge_header(members):
-    stream = io.BytesIO()
-    header = {"descr": "<f4", "fortran_order": False, "shape": (1 << 20, 1 << 20)}
-    np.lib.format.write_array_header_1_0(stream, header)
-    members["concat-32/U.npy"] = stream.getvalue() + bytes(16)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (huge_header, "has 16 bytes, but an array"),
-        (lambda m: m.update({"concat-32/U.npy": npy(np.ones((D, D), np.float32))}), "checksum"),
-        (
-            lambda m: m.update({"concat-32/U.npy": npy(np.ones(3, np.int32))}),
-            "not an array of numbers",
-        ),
-        (
-            lambda m: m.update({"concat-32/U.npy": npy(np.array([{}]), allow_pickle=True)}),
-            "not an array of numbers",
-        ),
-        (lambda m: m.update({"readme.txt": b"hello"}), "not an array"),
-        (lambda m: m.update({"meta.json": b"[" * 100_000}), "sound"),
-        (lambda m: m.update({"meta.json": b"{}"}), "does not say"),
-        (lambda m: m.update({"meta.json": b"\xff"}), "sound"),
-        (
-            lambda m: m.update({"meta.json": m["meta.json"].replace(b"synth", b"Synth")}),
-            "checksum",
-        ),
-        (
-            lambda m: m.update({"meta.json": m["meta.json"].replace(b'sion":1', b'sion":2')}),
-            "version",
-        ),
-    ],
-)
-def test_hostile_files_are_refused(path, change, message):
-    rewrite(path, change)
-    with pytest.raises(ValueError, match=message):
-        load(path)
-
-
-def test_a_compressed_bomb_is_refused_unread(path):
-    rewrite(path, lambda m: m.update(bomb=bytes(10_000_000)), zipfile.ZIP_DEFLATED)
-    assert path.stat().st_size < 50_000
-    with pytest.raises(ValueError, match="packed in another way"):
-        load(path)
-
-
-def test_too_large_a_file_is_refused_unread(path):
-    with path.open("r+b") as file:
-        file.truncate(MAX_BYTES + 1)  # sparse
-    with pytest.raises(ValueError, match="at most"):
-        load(path)
 
 
 @pytest.mark.parametrize(
@@ -220,14 +105,6 @@ def test_the_provenance_must_be_json(data):
         Whitening.fit(statistics, provenance={"figure": float("nan")})
 
 
-def test_the_file_says_what_it_is(path):
-    with zipfile.ZipFile(path) as archive:
-        meta = json.loads(archive.read("meta.json"))
-        assert {m.date_time for m in archive.infolist()} == {(1980, 1, 1, 0, 0, 0)}
-    assert meta["format"] == "kd_cv whitening"
-    assert meta["entries"]["concat-32"]["provenance"]["fitted_on"] == "synthetic"
-
-
 @pytest.fixture(scope="module")
 def pth(tmp_path_factory):
     """A file of the layout of mkd-concat-64.pth, of 60 dimensions; and its content."""
@@ -264,15 +141,6 @@ def test_kornias_file_gives_kornias_descriptors(pth, training_set, name, dim):
         expected = layer(torch.from_numpy(X)).numpy()
     ours = load_pth(path, training_set).apply(X, name, dim)
     np.testing.assert_allclose(ours, expected, atol=1e-5)
-
-
-def test_kornias_file_through_our_own(pth, tmp_path):
-    path, _, X = pth
-    matrices = load_pth(path)
-    save(tmp_path / "a.npz", {("concat", 64): matrices})
-    loaded = load(tmp_path / "a.npz")["concat", 64]
-    for variant in filter(matrices.has, VARIANTS):
-        np.testing.assert_array_equal(loaded.apply(X, variant), matrices.apply(X, variant))
 
 
 def test_bad_pth_files_are_refused(pth, tmp_path):

@@ -93,14 +93,6 @@ def test_supervised_absorbs_any_weight_of_a_part(data, weight, dim):
     assert np.abs(pdist(y[:100]) - pdist(y_weighted[:100])).max() > 0.1
 
 
-def test_the_float32_object_absorbs_weights_too(data):
-    X, pairs = data
-    scales = np.where(np.arange(D) < 15, 1.0, 10.0)
-    y = Whitening.fit(Statistics(D).update(X, pairs)).apply(X, "ws")
-    fitted = Whitening.fit(Statistics(D).update(X * scales, pairs))
-    np.testing.assert_allclose(fitted.apply(X * scales, "ws"), y, atol=1e-5)
-
-
 def test_fewer_dimensions_are_the_first_columns(data):
     X, pairs = data
     C, C_M = cov(X), Statistics(D).update(X, pairs).C_M

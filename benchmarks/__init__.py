@@ -1,1 +1,0 @@
-"""Benchmarks of kd_cv, run from a checkout: python -m benchmarks."""

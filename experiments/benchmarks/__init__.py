@@ -1,0 +1,1 @@
+"""Benchmarks of kd_cv, run from a checkout: python -m experiments bench."""

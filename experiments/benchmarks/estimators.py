@@ -1,0 +1,214 @@
+"""Homographies and poses by the estimators of `two_view`, PoseLib and pycolmap, side by side.
+
+python -m experiments estimators [--planes FOLDER ...] [--cameras PHOTOS CAMERAS ...] [--seeds 3]
+
+All estimate from the same matches of KD. Planes are sequences with homographies, image 1 with each
+other; cameras are folders of photographs and of their true cameras, each pair that looks the same
+way. In brackets: where the gain over `two_view` lies in 95 % of random draws of the pairs. What
+is not installed is skipped.
+"""
+
+import argparse
+import importlib.util
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from experiments.protocols.cameras import read_cameras
+from experiments.protocols.pairs import SEEDS
+from experiments.protocols.pose import direction_angle, of_cameras, relative, rotation_angle
+from experiments.protocols.readers import read_images
+from experiments.protocols.scores import PairScore, summaries
+from kd_cv import KDDescriptor
+from kd_cv.matching import two_view
+from kd_cv.matching.metrics import homography_corner_error
+from kd_cv.matching.neighbours import RATIO, match_descriptors
+
+THRESHOLD = 3.0  # pixels, of an inlier; of a pose, those of others have the 1 pixel of our samples
+OURS = "kd_cv.matching.two_view"
+Points = NDArray[np.float64]
+#: Points (M, 2) of both images, their cameras or None, and a seed, to H_0to1, or to R and t.
+Estimator = Callable[[Points, Points, Any, Any, int], Any]
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run it with these arguments of the command line; the exit code."""
+    parser = argparse.ArgumentParser("estimators", description=str(__doc__).splitlines()[0])
+    parser.add_argument("--planes", nargs="*", type=Path, default=[])
+    parser.add_argument("--cameras", nargs="*", type=Path, default=[], help="PHOTOS CAMERAS, ...")
+    parser.add_argument("--keypoints", type=int, default=2000, help="of an image, at most")
+    parser.add_argument("--seeds", type=int, default=SEEDS, help="orders of the same matches")
+    args = parser.parse_args(arguments)
+    feature = KDDescriptor(args.keypoints)
+    if args.planes:
+        errors = homographies(args.planes, feature, args.seeds)
+        report("homography, AUC of the corner error", errors, (1, 3, 5, 10))
+    if args.cameras:
+        errors = poses(
+            list(zip(args.cameras[::2], args.cameras[1::2], strict=True)), feature, args.seeds
+        )
+        report("pose, AUC of the error in degrees", errors, (5, 10, 20))
+    return 0
+
+
+def report(title: str, tables: dict[str, list[PairScore]], limits: tuple[int, ...]) -> None:
+    """A table of the areas of each estimator."""
+    print(
+        f"\n| {title} | pairs | {' | '.join(map(str, limits))} |\n|---|---|{'---|' * len(limits)}"
+    )
+    for name, values in summaries(tables, limits, OURS).items():
+        cells = []
+        for key in (f"auc{limit}" for limit in limits):
+            gain = ""
+            if name != OURS:
+                gain = f" ({values[f'{key} gain low']:+.1f} to {values[f'{key} gain high']:+.1f})"
+            cells.append(f"{values[key]:.1f}{gain}")
+        print(f"| {name} | {values['pairs']} | {' | '.join(cells)} |", flush=True)
+
+
+def homographies(
+    folders: Sequence[Path], feature: KDDescriptor, seeds: int
+) -> dict[str, list[PairScore]]:
+    """What each estimator did on the pairs of all sequences."""
+    tables: dict[str, list[PairScore]] = {name: [] for name, _ in estimators("homography")}
+    for images in itertools.chain.from_iterable(map(read_images, folders)):
+        grays = [images.load(k) for k in range(len(images.images))]
+        found = [described(feature, gray) for gray in grays]
+        for k in range(1, len(grays)):
+            points = matched(found[0], found[k])
+            for name, estimate in estimators("homography"):
+                errors = [
+                    homography_corner_error(
+                        estimate(*shuffled(points, seed), None, None, seed), images.H_1tok[k],
+                        grays[0].shape,
+                    )
+                    for seed in range(seeds)
+                ]  # fmt: skip
+                tables[name].append(PairScore(errors))
+    return tables
+
+
+def poses(
+    folders: Sequence[tuple[Path, Path]], feature: KDDescriptor, seeds: int
+) -> dict[str, list[PairScore]]:
+    """What each estimator did on the pairs of all scenes."""
+    tables: dict[str, list[PairScore]] = {name: [] for name, _ in estimators("essential")}
+    scenes = ((photos.name, read_cameras(photos, cameras)) for photos, cameras in folders)
+    for views in of_cameras(scenes):
+        found = [described(feature, gray) for gray in views.grays]
+        for i, j, (view0, view1) in views.pairs:
+            points, (R_true, t_true) = matched(found[i], found[j]), relative(view0, view1)
+            for name, estimate in estimators("essential"):
+                errors = []
+                for seed in range(seeds):
+                    pose = estimate(*shuffled(points, seed), view0.K, view1.K, seed)
+                    wrong = np.inf
+                    if pose is not None:
+                        turned = rotation_angle(pose[0] @ R_true.T)
+                        wrong = max(turned, direction_angle(pose[1], t_true))
+                    errors.append(wrong)
+                tables[name].append(PairScore(errors))
+    return tables
+
+
+def described(feature: KDDescriptor, gray: NDArray[Any]) -> tuple[Points, Any]:
+    keypoints, rows = feature.detectAndCompute(gray, None)
+    return np.array([keypoint.pt for keypoint in keypoints]).reshape(-1, 2), rows
+
+
+def matched(image0: tuple[Points, Any], image1: tuple[Points, Any]) -> tuple[Points, Points]:
+    """Points of the matches that the ratio test lets pass, (M, 2) of both images."""
+    matches, _ = match_descriptors(image0[1], image1[1], ratio=RATIO)
+    return image0[0][matches[:, 0]], image1[0][matches[:, 1]]
+
+
+def shuffled(points: tuple[Points, Points], seed: int) -> tuple[Points, Points]:
+    order = np.random.default_rng(seed).permutation(len(points[0]))
+    return points[0][order], points[1][order]
+
+
+def estimators(model: str) -> Iterator[tuple[str, Estimator]]:
+    """Name and function of each that is installed."""
+    yield OURS, _ours(model)
+    for name, module, both in (
+        ("PoseLib", "poselib", (_poselib_homography, _poselib_pose)),
+        ("pycolmap", "pycolmap", (_pycolmap_homography, _pycolmap_pose)),
+    ):
+        if importlib.util.find_spec(module):
+            yield name, _with_enough(both[model == "essential"], two_view.NEEDED[model])
+
+
+def _with_enough(estimate: Estimator, needed: int) -> Estimator:
+    def checked(points0: Points, points1: Points, *others: Any) -> Any:
+        return estimate(points0, points1, *others) if len(points0) >= needed else None
+
+    return checked
+
+
+def _ours(model: str) -> Estimator:
+    def estimate(points0: Points, points1: Points, K0: Any, K1: Any, seed: int) -> Any:
+        cv2.setRNGSeed(seed)
+        found = two_view.estimate(points0, points1, model, threshold=THRESHOLD, K0=K0, K1=K1)
+        if model == "homography":
+            return found.matrix
+        return None if found.R_0to1 is None else (found.R_0to1, found.t_0to1)
+
+    return estimate
+
+
+def _poselib_homography(points0: Points, points1: Points, K0: Any, K1: Any, seed: int) -> Any:
+    import poselib
+
+    options = {"max_iterations": two_view.ITERATIONS, "max_reproj_error": THRESHOLD, "seed": seed}
+    H, found = poselib.estimate_homography(points0, points1, options, {})
+    return H if found["num_inliers"] else None
+
+
+def _poselib_pose(points0: Points, points1: Points, K0: Any, K1: Any, seed: int) -> Any:
+    import poselib
+
+    options = {"max_iterations": two_view.ITERATIONS, "max_epipolar_error": two_view.POSE_SAMPLES}
+    cameras = [{"model": "PINHOLE", **_camera(K)} for K in (K0, K1)]
+    pose, _ = poselib.estimate_relative_pose(
+        points0, points1, *cameras, {**options, "seed": seed}, {}
+    )
+    return pose.R, pose.t
+
+
+def _pycolmap_homography(points0: Points, points1: Points, K0: Any, K1: Any, seed: int) -> Any:
+    import pycolmap
+
+    options = pycolmap.RANSACOptions(
+        max_error=THRESHOLD, max_num_trials=two_view.ITERATIONS, random_seed=seed
+    )
+    found = pycolmap.estimate_homography_matrix(points0, points1, options)
+    return None if found is None else found["H"]
+
+
+def _pycolmap_pose(points0: Points, points1: Points, K0: Any, K1: Any, seed: int) -> Any:
+    import pycolmap
+
+    options = pycolmap.RANSACOptions(
+        max_error=two_view.POSE_SAMPLES, max_num_trials=two_view.ITERATIONS, random_seed=seed
+    )
+    cameras = [pycolmap.Camera(model="PINHOLE", **_camera(K)) for K in (K0, K1)]
+    found = pycolmap.estimate_relative_pose(cameras[0], points0, cameras[1], points1, options)
+    if found is None:
+        return None
+    first, inliers = found["cam2_from_cam1"], found["inlier_mask"]
+    refined = pycolmap.refine_relative_pose(
+        first, cameras[0], points0, cameras[1], points1, inliers
+    )
+    pose = first if refined is None else refined["cam2_from_cam1"]
+    return pose.rotation.matrix(), pose.translation
+
+
+def _camera(K: NDArray[np.float64]) -> dict[str, Any]:
+    """A pinhole of PoseLib and COLMAP; its size is not used."""
+    width, height = int(2 * K[0, 2]), int(2 * K[1, 2])
+    return {"width": width, "height": height, "params": [K[0, 0], K[1, 1], K[0, 2], K[1, 2]]}

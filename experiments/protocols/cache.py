@@ -1,0 +1,70 @@
+"""Describe once, score many times: rows of candidates, stored in a folder."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from experiments.protocols.candidates import Array32, Candidate, Patches
+from kd_cv.descriptor.frames import Frames
+from kd_cv.io.archive import checksum, read_archive, write_archive
+
+Gray = NDArray[np.uint8]
+
+MAX_BYTES = 2**32  # of a file
+
+
+@dataclass(frozen=True)
+class Cache:
+    """Rows in .npz files of a folder, one for each set and candidate; without a folder, none.
+
+    A file says what it was made from, and with which settings. If that is not what is asked for, or
+    if the file is damaged, it is made again.
+    """
+
+    folder: Path | None = None
+
+    def rows(
+        self,
+        name: str,
+        candidate: Candidate,
+        inputs: Mapping[str, NDArray[Any]],
+        describe: Callable[[], Array32],
+    ) -> Array32:
+        """Rows of a candidate for the set `name`; `inputs` are the arrays that describe() reads."""
+        if self.folder is None:
+            return describe()
+        path = self.folder / f"{_slug(name)}.{_slug(candidate.name)}.npz"
+        made_from = {"inputs": checksum(inputs, {}), "candidate": dict(candidate.configuration())}
+        wanted = json.dumps(made_from, sort_keys=True)
+        with suppress(OSError, ValueError, KeyError):
+            arrays, content = read_archive(path, "rows", MAX_BYTES)
+            if content["made_from"] == wanted:
+                return arrays["rows"]
+        rows = np.ascontiguousarray(describe(), np.float32)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        write_archive(path, "rows", {"rows": rows}, {"made_from": wanted})
+        return rows
+
+    def patches(self, name: str, candidate: Candidate, patches: Patches) -> Array32:
+        inputs = {"patches": patches}
+        return self.rows(name, candidate, inputs, lambda: candidate.of_patches(patches))
+
+    def frames(self, name: str, candidate: Candidate, gray: Gray, frames: Frames) -> Array32:
+        inputs: dict[str, NDArray[Any]] = {"gray": gray, "frames": frames}
+        return self.rows(name, candidate, inputs, lambda: candidate.at_frames(gray, frames))
+
+
+NO_CACHE = Cache()
+
+
+def _slug(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9.+_]+", "-", name).strip("-.")

@@ -1,0 +1,1 @@
+"""Scenes of sequences and reconstructions; detectors and jitter to build them with."""

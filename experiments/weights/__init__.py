@@ -1,0 +1,1 @@
+"""Building of the shipped matrices."""

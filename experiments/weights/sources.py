@@ -1,0 +1,134 @@
+"""The scenes that shipped matrices are fitted on, and their descriptors.
+
+A workspace keeps reconstructions and descriptors, so that a second run is quick. Delete it
+to build everything anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from experiments.scenes.builders import hpatches_scene, sfm_scene
+from experiments.scenes.detectors import Detector
+from kd_cv.descriptor.spec import Spec
+from kd_cv.extractor import Extractor
+from kd_cv.fit.scenes import Samples, Scene, describe_scene, kernel_part
+from kd_cv.io.files import replacing
+from kd_cv.settings import Settings
+from kd_cv.whitening.statistics import Statistics, balanced
+from kd_cv.whitening.trained import Sample
+from kd_cv.whitening.whitening import Whitening
+
+MAX_DIM = 128
+DETECTORS: tuple[Detector, ...] = ("sift", "dog")  # whose keypoints images are described at
+MAX_KEYPOINTS = 2000  # of a photograph
+
+# What matrices are used for: samples a side, window in keypoint sizes, patch sizes averaged over.
+USES = {
+    "images": Settings(32, whitening=None, magnification=15.0),
+    "scales": Settings(32, whitening=None, magnification=15.0, scales=3),  # type: ignore[arg-type]
+    "patches": Settings(64, whitening=None, magnification=8.0),  # about those of Phototourism
+}
+
+# Scenes of which too few photographs can be reconstructed, that hold several places, or that show
+# single objects on many photographs, whose reconstructions take longer than all others together.
+UNFIT = {"nlesc_rock", "odm_seneca", "superglue_phototourism"}
+UNFIT |= {"conch", "flowerpot", "ngp_fox", "nineveh_panel17"}
+# Scenes with known cameras, which poses are measured on.
+MEASURED_ON = {"strecha_castle-P30", "strecha_entry-P10", "strecha_fountain-P11"}
+
+
+@dataclass(frozen=True)
+class Source:
+    """A scene that can be built: where it comes from, its name, and the kind of its frames."""
+
+    family: str  # "multiview" or "hpatches"
+    name: str
+    kind: Detector
+    build: Callable[[], Scene]
+
+
+def multiview(data: Path, workspace: Path) -> list[Source]:
+    """3-D scenes: keypoints detected in every view, paired by the reconstruction."""
+
+    def source(folder: Path, kind: Detector) -> Source:
+        def build() -> Scene:
+            return sfm_scene(
+                folder, workspace / folder.name, detectors=(kind,), max_keypoints=MAX_KEYPOINTS
+            )
+
+        return Source("multiview", folder.name, kind, cache(build))
+
+    folders = sorted((data / "multiview").iterdir())
+    chosen = [folder for folder in folders if folder.name not in UNFIT | MEASURED_ON]
+    return [source(folder, kind) for folder in chosen for kind in DETECTORS]
+
+
+def hpatches(data: Path) -> list[Source]:
+    """Planar scenes: keypoints detected in every image, paired by the homography."""
+
+    def source(folder: Path, kind: Detector) -> Source:
+        def build() -> Scene:
+            return hpatches_scene(folder, (kind,), max_keypoints=MAX_KEYPOINTS)
+
+        return Source("hpatches", folder.name, kind, cache(build))
+
+    parts = [data / name for name in ("hpatches_sequences", "hpatches_more")]
+    folders = sorted((f for part in parts for f in part.iterdir()), key=lambda f: f.name)
+    return [source(folder, kind) for folder in folders for kind in DETECTORS]
+
+
+@dataclass(frozen=True)
+class SourceStatistics:
+    """Of one scene, raw descriptors of the concatenation: their statistics and a sample."""
+
+    source: Source
+    statistics: dict[str, Statistics]  # by kernel
+    sample: Sample
+
+
+def described(
+    source: Source, use: str, kernels: Sequence[str], workspace: Path
+) -> SourceStatistics:
+    """The descriptors of a scene as they are used, kept in the workspace."""
+    settings = USES[use]
+    folder = workspace / "described" / f"{use}-{settings.fingerprint[:8]}"
+    stem = f"{source.family}.{source.name}.{source.kind}"
+    files = {kernel: folder / f"{stem}.{kernel}.npz" for kernel in kernels}
+    sampled = folder / f"{stem}.sample.npz"
+    if not sampled.is_file() or not all(file.is_file() for file in files.values()):
+        folder.mkdir(parents=True, exist_ok=True)
+        X, pairs, points = describe_scene(source.build(), Extractor(settings).describe)
+        for kernel, file in files.items():
+            rows = kernel_part(X, settings.spec, kernel)
+            Statistics(rows.shape[1]).update(rows, pairs).save(file)
+        sample = Samples.of(X, points)
+        with replacing(sampled) as temporary, open(temporary, "wb") as stream:
+            np.savez(stream, X=sample.X, points=sample.points)
+    with np.load(sampled) as arrays:
+        sample = Sample(arrays["X"], arrays["points"])
+    return SourceStatistics(source, {k: Statistics.load(file) for k, file in files.items()}, sample)
+
+
+def fitted(
+    scenes: Sequence[SourceStatistics], use: str, kernel: str = "concat", text: str = ""
+) -> Whitening:
+    """All variants, each scene counting the same; W_M of the concatenation only."""
+    settings = USES[use]
+    spec = Spec(settings.patch_size, kernel)
+    return Whitening.fit(
+        balanced([scene.statistics[kernel] for scene in scenes]),
+        provenance={
+            "fitted_on": text,
+            "used_for": use,
+            "magnification": settings.side,
+            "scales": list(settings.scales),
+        },
+        max_dim=min(MAX_DIM, spec.dim),
+        samples=[scene.sample for scene in scenes] if kernel == "concat" else (),
+    )

@@ -1,0 +1,166 @@
+"""Every figure of the paper is drawn, from the descriptor, and says what the paper says."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+
+pytestmark = pytest.mark.slow
+
+data = pytest.importorskip("skimage.data")
+matplotlib = pytest.importorskip("matplotlib")
+matplotlib.use("Agg")
+
+from experiments.paper import drawings, figures, plots  # noqa: E402
+from experiments.paper.data import FigureData, similarities  # noqa: E402
+from experiments.paper.figures import FIGURES, save_figures  # noqa: E402
+from kd_cv import KDDescriptor  # noqa: E402
+from kd_cv.descriptor.kernels import THETA  # noqa: E402
+from kd_cv.explain import kernel_map, patch_map  # noqa: E402
+from kd_cv.whitening.registry import DEFAULT_WEIGHTS  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def figure_data() -> FigureData:
+    """Small patches, and few of them."""
+    return FigureData(patch_size=32, keypoints=300)
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_every_figure_is_drawn_with_nothing_cut_off(name, figure_data, tmp_path):
+    matplotlib.pyplot.close("all")  # those of other tests
+    (path,) = save_figures([name], tmp_path / "new", figure_data)
+    assert path == tmp_path / "new" / f"{name}.png"
+    image = cv2.imread(str(path))
+    assert min(image.shape[:2]) > 250
+    border = np.concatenate([image[0], image[-1], image[:, 0], image[:, -1]])
+    assert (border == 255).all(), "something touches the edge"
+    assert len(np.unique(image.reshape(-1, 3), axis=0)) > 20
+    assert not matplotlib.pyplot.get_fignums()
+
+
+def test_unknown_names_and_bad_folders_are_refused_before_any_work(tmp_path):
+    with pytest.raises(ValueError, match=r"\['kernel'\]: expected some of \['kernels'"):
+        next(save_figures(["kernels", "kernel"], tmp_path))
+    assert not list(tmp_path.iterdir())
+    (tmp_path / "file").touch()
+    with pytest.raises(NotADirectoryError, match="is a file"):
+        next(save_figures(["kernels"], tmp_path / "file"))
+    assert figures.check_names([]) == list(FIGURES)
+
+
+# ------------------------------------------------------------------- what the paper says of them
+
+
+def test_rotation_moves_the_peak_between_the_two_kernels():
+    """Figure 3: k_theta_rel peaks at q3, k_phi at q1 = p, their product at q2 in between."""
+    phi, position, angle, product = drawings.rotation_curves(np.pi / 4, np.pi / 2, 3 * np.pi / 4)
+    q1, q2, q3 = (phi[values.argmax()] for values in (position, product, angle))
+    assert q1 == pytest.approx(3 * np.pi / 4, abs=0.01)
+    assert q3 == pytest.approx(np.pi, abs=0.01)
+    assert q3 - q2 == pytest.approx(0.2796, abs=0.02)  # as the paper draws it
+    # and the patch map agrees: it peaks on the side of q3
+    values = kernel_map(64, (16, 47), np.pi / 4, np.pi / 2)
+    row, column = np.unravel_index(values.argmax(), values.shape)
+    peak = np.arctan2(row - 31.5, column - 31.5)
+    assert 3 * np.pi / 4 + 0.2 < peak < np.pi
+
+
+def test_cartesian_map_of_a_turned_patch_stays_at_the_pixel():
+    """Figure 2: with absolute angles a turn only lowers the map."""
+    pixel = (19, 42)
+    straight, turned = (
+        kernel_map(64, pixel, 0.0, theta, position="cart", angle="absolute")
+        for theta in (0.0, np.pi / 8)
+    )
+    drop = THETA(np.array(np.pi / 8)) / THETA(np.array(0.0))
+    np.testing.assert_allclose(turned, drop * straight, atol=1e-12)
+    assert np.unravel_index(straight.argmax(), straight.shape) == (42, 19)
+
+
+def test_whitening_breaks_shift_invariance(figure_data):
+    """Figure 5: raw maps are the same for all angles, whitened maps are not."""
+    pixel = (10, 20)
+    for title, of_column in figure_data.whitening_columns().items():
+        spec, projection = of_column.spec, of_column.projection
+        maps = [patch_map(spec, pixel, t, t, projection) for t in (0.0, np.pi / 2)]
+        same = np.allclose(*maps, atol=1e-9)
+        assert same == (projection is None), title
+
+
+def test_whitening_separates_the_pairs(figure_data):
+    """Similarity histograms: W_S moves the non-matching pairs to 0."""
+    groups = figure_data.similarities()
+    means = {title: (m.mean(), n.mean()) for title, (m, n) in groups.items()}
+    whitened = means.pop(r"concat + $W_S$")
+    assert abs(whitened[1]) < 0.1
+    assert all(non_matching > 0.4 for _, non_matching in means.values())
+    assert whitened[0] - whitened[1] > max(m - n for m, n in means.values())
+
+
+def test_polar_stands_turns_and_cartesian_stands_shifts(figure_data):
+    turned, shifted = figure_data.robustness(turns=[0, 30], shifts=[0, 6])
+    error = {
+        kind: {name.split()[0]: points[-1][1] for name, points in curves.items()}
+        for kind, curves in (("turn", turned), ("shift", shifted))
+    }
+    assert error["turn"]["polar"] < error["turn"]["cart"]
+    assert error["shift"]["cart"] < error["shift"]["polar"]
+
+
+# ------------------------------------------------------------------- what they are drawn from
+
+
+def test_similarities_never_pair_a_row_with_its_partner():
+    d = np.eye(7)
+    for seed in range(20):
+        matching, other = similarities(d, d, seed)
+        assert (matching == 1).all()
+        assert (other == 0).all()
+
+
+def test_default_is_the_whitening_that_is_shipped():
+    figure_data = FigureData(patch_size=32)
+    assert figure_data.source == f'whitening: the shipped "{DEFAULT_WEIGHTS}"'
+    own = KDDescriptor(whitening="wus", weights=DEFAULT_WEIGHTS).projection
+    np.testing.assert_array_equal(figure_data.settings(variant="wus").projection.A, own.A)
+
+
+def test_curves():
+    _, (ax0, ax1) = matplotlib.pyplot.subplots(1, 2)
+    rng = np.random.default_rng(0)
+    plots.plot_similarities(ax0, rng.uniform(0.5, 1, 500), rng.uniform(-0.2, 0.4, 500))
+    assert ax0.get_xlim()[0] < -0.15
+    assert ax0.get_legend_handles_labels()[1] == ["non-matching", "matching"]
+    lam = 5.0 * 0.9 ** np.arange(60)
+    plots.plot_eigenvalues(ax1, lam, t=0.5, beta_index=10)
+    w, wua, wus = (line.get_ydata() for line in ax1.lines[:3])
+    np.testing.assert_allclose(w, lam / 5)
+    np.testing.assert_allclose(wua, (lam / 5) ** 0.5)
+    beta = lam[9] / 5
+    np.testing.assert_allclose(wus, (1 - beta) * lam / 5 + beta)
+    matplotlib.pyplot.close("all")
+
+
+# ------------------------------------------------------------------- the demo and the notebook
+
+DEMOS = Path(__file__).parents[3] / "demos"
+
+
+def test_explain_match_ends_in_a_picture(tmp_path):
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, str(DEMOS / "explain_match.py"), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+
+    result = run("--out", "why.png")
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.splitlines()[-1] == "why they match: why.png"
+    image = cv2.imread(str(tmp_path / "why.png"))
+    border = np.concatenate([image[0], image[-1], image[:, 0], image[:, -1]])
+    assert (border == 255).all(), "something touches the edge"
+    missing = run("no.jpg", "no.jpg").stderr.splitlines()
+    assert missing[-1] == "cannot read 'no.jpg' as an image"
+    assert len((DEMOS / "explain_match.py").read_text().splitlines()) < 80
