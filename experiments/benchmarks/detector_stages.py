@@ -23,7 +23,7 @@ from experiments.benchmarks.measure import Row, Spread, Times, Work, threads
 from experiments.benchmarks.report import Say
 from experiments.benchmarks.stages import ONE_THREAD, operations
 from kd_cv.detector import compiled, detect, orientation
-from kd_cv.detector.detect import Detections, detect
+from kd_cv.detector.detect import Detections
 from kd_cv.detector.scale_space import STEPS, ScaleSpace
 from kd_cv.keypoints import to_keypoints
 from kd_cv.opencv.kd_descriptor import KDDescriptor
@@ -60,13 +60,13 @@ def _rows(
     image: NDArray[np.uint8], count: int, label: str, rate: float, rounds: int
 ) -> Iterator[Row]:
     space = KDDescriptor(count).detection.space
-    detected = detect(image, space, count=count)
+    detected = detect.detect(image, space, count=count)
     places = len(np.unique(detected.frames[:, :3], axis=0))
     taken: dict[str, list[float]] = defaultdict(list)
     for _ in range(rounds):
         start = time.perf_counter()
         with _clocks() as (seconds, results):
-            detect(image, space, count=count)
+            detect.detect(image, space, count=count)
         whole = time.perf_counter() - start
         for name in PARTS:
             taken[name].append(seconds[name])

@@ -1,7 +1,6 @@
 """From photographs to fitted matrices, one photograph at a time, here or on other machines.
 
->>> from kd_cv.extractor import Extractor
-from kd_cv import KDDescriptor
+>>> from kd_cv import KDDescriptor
 >>> from kd_cv.whitening import save
 >>> save("mine.npz", fit_photos("photographs"))
 >>> kd = KDDescriptor(weights="mine.npz", whitening="ws")
@@ -22,6 +21,7 @@ from numpy.typing import NDArray
 
 from kd_cv.descriptor.frames import MAGNIFICATION
 from kd_cv.descriptor.spec import KERNELS, Spec
+from kd_cv.extractor import Extractor
 from kd_cv.fit.scenes import Samples, Scene, View, describe_scene, kernel_part
 from kd_cv.fit.warps import detect_dog, warp_scene
 from kd_cv.io.files import PathLike
