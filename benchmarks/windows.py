@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kd_cv import KDDescriptor
-from kd_cv.cli.detectors import available, make_detector
+from kd_cv.cli.pair import available, make_detector
 from kd_cv.evaluate import metrics
 from kd_cv.evaluate.candidates import sift_keypoints
 from kd_cv.evaluate.readers import read_images

@@ -21,7 +21,7 @@ except ImportError as error:
 
 from kd_cv import KDModule, describe
 from kd_cv.descriptor.patches import extract_patches
-from kd_cv.draw.style import save_plot, style
+from kd_cv.viz.style import save_plot, style
 from kd_cv.evaluate.metrics import matching
 from kd_cv.fit import fit_whitening
 from kd_cv.fit.builders import warp_scene

@@ -20,7 +20,7 @@ def command(
         "for kd only, which only kd_cv can use.",
     ] = "float16",
     workers: Annotated[
-        int | None, "How many images are worked on at a time; by default one for each core."
+        int | None, "Processes to work on; by default the threads of one process."
     ] = None,
     scheduler: Scheduler = None,
     limit: Annotated[
@@ -51,11 +51,13 @@ def command(
     }
     if scheduler is None:
         summary = run(images, output, extraction, workers=workers, **options)
+    elif workers is not None:
+        raise ValueError("--workers is for this machine, --scheduler has workers of its own")
     else:
         from kd_cv.collection.cluster import connected
         from kd_cv.collection.cluster import extract as run_on_cluster
 
-        with connected(scheduler, workers) as client:
+        with connected(scheduler) as client:
             summary = run_on_cluster(
                 images, output, extraction, client=client, limit=limit, **options
             )

@@ -10,8 +10,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from kd_cv.cli.options import Json, Magnification, Scheduler
-from kd_cv.cli.outputs import check_output
+from kd_cv.cli.options import Json, Magnification, Scheduler, check_output
 from kd_cv.cli.tables import plain_warnings, print_table, telling
 from kd_cv.descriptor.frames import MAGNIFICATION
 from kd_cv.evaluate.held_out import TEST_VIEWS, before_and_after, best_variant, held_out_scores
@@ -42,9 +41,6 @@ def command(
         Path | None, "Folder in which sfm keeps its work, so that a later run can continue."
     ] = None,
     scheduler: Scheduler = None,
-    workers: Annotated[
-        int | None, "Processes of --scheduler local; by default one for each core."
-    ] = None,
     trained: Annotated[bool, "Train W_M too, where there are pairs.", "--train/--no-train"] = True,
     as_json: Json = False,
 ) -> None:
@@ -65,10 +61,8 @@ def command(
     """
     check_output(output, (".npz",))
     training, held_out = split_photos(list_photos(photos))
-    if scheduler is None and workers is not None:
-        raise ValueError(f"--workers is for --scheduler local, got {workers} without it")
     sizes = patch_size or [32]
-    running = nullcontext(map) if scheduler is None else _on_cluster(scheduler, workers)
+    running = nullcontext(map) if scheduler is None else _on_cluster(scheduler)
     with plain_warnings(), telling("Fitting", as_json) as tell, running as run:
         entries = fit_photos(
             [path.absolute() for path in training], pairs,
@@ -122,8 +116,8 @@ def not_better(scores: Sequence[Score]) -> bool:
 
 
 @contextmanager
-def _on_cluster(scheduler: str, workers: int | None) -> Iterator[Any]:
+def _on_cluster(scheduler: str) -> Iterator[Any]:
     from kd_cv.collection.cluster import connected, in_order
 
-    with connected(scheduler, workers) as client:
+    with connected(scheduler) as client:
         yield in_order(client)

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
 from kd_cv.descriptor.frames import from_corner, to_corner
+from kd_cv.extras import extra
 from kd_cv.fit.correspond import Array, PointMap
 from kd_cv.io.files import digest, drafting, read_bytes
 from kd_cv.io.images import MAX_IMAGE_BYTES
-from kd_cv.start import extra
 
 MAX_IMAGE_SIZE, MAX_FEATURES = 1280, 4096  # of a photograph that is reconstructed from
 NEIGHBOURS = 12  # reconstructed points that a plane is fitted to

@@ -8,8 +8,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from kd_cv.parallel import opencv
-from kd_cv.start import extra
+from kd_cv.extras import extra
 
 Gray = NDArray[np.uint8]
 
@@ -26,7 +25,6 @@ def builtin_photos(names: Iterable[str] = TEST_PHOTOS) -> Iterator[tuple[str, Gr
         yield name, np.asarray(gray, np.uint8)
 
 
-@opencv
 def example_pair() -> tuple[NDArray[np.uint8], NDArray[np.uint8], NDArray[np.float64]]:
     """A real photograph, its turned, darkened and noisy copy, and the true H_0to1."""
     image0 = np.ascontiguousarray(_skimage_photo("astronaut")[:, :, ::-1])

@@ -10,9 +10,9 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from kd_cv.draw.style import Figure, plt, save_plot
 from kd_cv.paper import drawings
 from kd_cv.paper.material import Material
+from kd_cv.viz.style import Figure, plt, save_plot
 
 #: Name of a figure -> what draws it.
 FIGURES: dict[str, Callable[[Material], Figure]] = {

@@ -49,7 +49,7 @@ def test_the_same_beside_torch(monkeypatch, package, use):
 @pytest.mark.parametrize(
     ("module", "package", "extra"),
     [
-        ("kd_cv.draw.style", "matplotlib", "cli"),
+        ("kd_cv.viz.style", "matplotlib", "cli"),
         ("kd_cv.nn.module", "torch", "torch"),
         ("kd_cv.nn.lafs", "torch", "torch"),
         ("kd_cv.nn.detector", "torch", "torch"),

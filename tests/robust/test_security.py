@@ -590,7 +590,7 @@ HOSTILE = [
 def test_the_report_shows_names_as_text(name):
     from html.parser import HTMLParser
 
-    from kd_cv.draw.report import Page
+    from kd_cv.report import Page
     from kd_cv.matching.pipeline import match
 
     y, x = np.mgrid[:48, :48]

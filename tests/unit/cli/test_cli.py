@@ -17,11 +17,11 @@ pytest.importorskip("rich")
 pytest.importorskip("skimage")
 
 from kd_cv.cli import detectors, main
-from kd_cv.cli.matcher import Pair
+from kd_cv.cli.pair import Pair
 from kd_cv.evaluate.metrics import homography_corner_error
 from kd_cv.io.builtin import example_pair
 from kd_cv.io.sources import read_source
-from kd_cv.pictures import palette
+from kd_cv.viz import palette
 
 INLIER, OUTLIER = palette.bgr(palette.INLIER), palette.bgr(palette.OUTLIER)
 

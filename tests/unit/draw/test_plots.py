@@ -12,9 +12,9 @@ matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")
 
 from kd_cv.descriptor.spec import Spec  # noqa: E402
-from kd_cv.draw import curves, images, maps, style  # noqa: E402
+from kd_cv.viz import curves, images, maps, style  # noqa: E402
 from kd_cv.explain import explain_patches, patch_map  # noqa: E402
-from kd_cv.pictures import palette  # noqa: E402
+from kd_cv.viz import palette  # noqa: E402
 
 PHOTO = data.astronaut()[..., ::-1].copy()
 
@@ -211,7 +211,7 @@ def test_matplotlib_is_not_needed_until_something_is_plotted():
     code = (
         "import sys; sys.modules['matplotlib'] = None\n"
         "import kd_cv, kd_cv.explain\n"
-        "try:\n    import kd_cv.draw.images\n"
+        "try:\n    import kd_cv.viz.images\n"
         "except ImportError as error:\n    print(error)\n"
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

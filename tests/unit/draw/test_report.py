@@ -12,16 +12,16 @@ pytest.importorskip("typer")
 pytest.importorskip("skimage")
 
 from kd_cv import KDDescriptor
-from kd_cv.cli.matcher import Options, Pair, run
+from kd_cv.cli.pair import Options, Pair, run
 from kd_cv.descriptor.frames import resizing
-from kd_cv.draw import report
+from kd_cv import report
 from kd_cv.evaluate.metrics import homography_corner_error
 from kd_cv.explain import explain
 from kd_cv.gray import as_gray
 from kd_cv.io.builtin import example_pair
 from kd_cv.keypoints import to_keypoints
 from kd_cv.matching.pipeline import MatchResult, match
-from kd_cv.pictures.palette import DIVERGING, rgb
+from kd_cv.viz.palette import DIVERGING, rgb
 
 NAMES = ('<img src=x onerror="alert(1)">.png', "b & '@@DATA@@'.png")
 

@@ -62,8 +62,8 @@ def test_auto_takes_the_scene_here_and_the_plane_there_and_says_so(scene, files)
 def test_picture_report_and_explanation_have_the_words_of_the_model(scene, model, where):
     pytest.importorskip("matplotlib")
     from kd_cv.cli.explain import _kind
-    from kd_cv.draw.report import Page
-    from kd_cv.pictures.matches import _legend
+    from kd_cv.report import Page
+    from kd_cv.viz.matches import _legend
 
     kd = KDDescriptor(400)
     found = match(*scene, kd, model=model)

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from kd_cv.pictures import palette
-from kd_cv.pictures.palette import bgr, diverging_colors, heat_levels
+from kd_cv.viz import palette
+from kd_cv.viz.palette import bgr, diverging_colors, heat_levels
 
 
 def test_the_palette_is_that_of_okabe_and_ito():

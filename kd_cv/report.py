@@ -32,10 +32,9 @@ from kd_cv.matching.neighbours import RATIO
 from kd_cv.matching.pipeline import MatchResult, named_failure
 from kd_cv.matching.two_view import NAMES, WORDS
 from kd_cv.opencv.kd_descriptor import KDDescriptor
-from kd_cv.parallel import opencv
-from kd_cv.pictures import palette
-from kd_cv.pictures.matches import MAX_LINES
 from kd_cv.types import Feature
+from kd_cv.viz import palette
+from kd_cv.viz.matches import MAX_LINES, as_bgr
 
 MAX_SIDE = 1600  # of an embedded photograph
 MAX_MATCHES = 2000  # on the page, of all descriptors together: the most certain of each
@@ -82,7 +81,7 @@ class Page(NamedTuple):
 
     def html(self, results: Results) -> str:
         """The page of `write_report` as text."""
-        small0, small1 = (reduced(image, MAX_SIDE) for image in self.images)
+        small0, small1 = (reduced(as_bgr(image), MAX_SIDE) for image in self.images)
         most = MAX_MATCHES // len(results)
         parts = [
             self._part(number, title, *matched, most)
@@ -233,7 +232,6 @@ def _listed(result: MatchResult, matrix: NDArray[np.float64] | None) -> list[lis
     return matrix.tolist() if result.success and matrix is not None else None
 
 
-@opencv
 def _small(sides: Sequence[NDArray[Any]]) -> NDArray[np.float32]:
     """Tiles (N, P, P) of both images in turn, at no more than TILE pixels a side, by means over
     areas: (N, 2, P, P)."""
@@ -267,7 +265,6 @@ def _sheet(pairs: Image) -> Image:
     return grid.reshape(rows * size, COLUMNS * size)
 
 
-@opencv
 def _overlay(
     small0: Image,
     small1: Image,
@@ -289,7 +286,6 @@ def _overlay(
     return np.where(inside[:, :, None] > 0, warped, small1 // 3)
 
 
-@opencv
 def _webp(image: Image) -> str:
     """A data URI."""
     encoded = cv2.imencode(".webp", image, [cv2.IMWRITE_WEBP_QUALITY, QUALITY])[1]
@@ -298,7 +294,7 @@ def _webp(image: Image) -> str:
 
 def _fill(values: Mapping[str, str]) -> str:
     """The template with each @@NAME@@ replaced, in one pass: values are not searched again."""
-    template = (resources.files("kd_cv.draw") / "report.html").read_text(encoding="utf-8")
+    template = (resources.files("kd_cv") / "report.html").read_text(encoding="utf-8")
     hashes = {}
     for tag in ("style", "script"):
         (text,) = re.findall(f"<{tag}>(.*?)</{tag}>", template, re.DOTALL)

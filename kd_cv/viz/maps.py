@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kd_cv.draw.style import Axes, bare, framed, plt, style, titled
 from kd_cv.explain import Array, Explanation, Pixel, heat_limit
-from kd_cv.pictures.palette import VERMILION, diverging_colors
+from kd_cv.viz.palette import VERMILION, diverging_colors
+from kd_cv.viz.style import Axes, bare, framed, plt, style, titled
 
 # After `style`, which says what to install where there is no Matplotlib.
 # isort: split

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kd_cv.io.files import replacing
-from kd_cv.pictures.palette import BLUE, GRAY, GREEN, ORANGE, PURPLE, SKY, VERMILION
+from kd_cv.viz.palette import BLUE, GRAY, GREEN, ORANGE, PURPLE, SKY, VERMILION
 
 try:
     import matplotlib as mpl

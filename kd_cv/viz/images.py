@@ -2,7 +2,7 @@
 
 Every function draws on axes and returns axes, so that they compose.
 
->>> from kd_cv.draw.style import save_plot
+>>> from kd_cv.viz.style import save_plot
 >>> axes = plot_images([image0, image1], ["query", "scene"])
 >>> _ = plot_keypoints(axes[0], result.keypoints0)
 >>> _ = plot_matches(*axes, result.points0, result.points1, result.inliers)
@@ -19,10 +19,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kd_cv.descriptor.frames import as_frames, radians
-from kd_cv.draw.style import Axes, bare, plt, style, titled
 from kd_cv.io.images import reduced
 from kd_cv.keypoints import from_keypoints
-from kd_cv.pictures.palette import INLIER, OUTLIER, SKY, YELLOW
+from kd_cv.viz.palette import INLIER, OUTLIER, SKY, YELLOW
+from kd_cv.viz.style import Axes, bare, plt, style, titled
 
 # After `style`, which says what to install where there is no Matplotlib.
 # isort: split
