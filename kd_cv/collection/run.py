@@ -208,7 +208,7 @@ def owned(output: Path) -> Iterator[Path]:
 def _clear(folder: Path) -> None:
     """Remove the partial files."""
     for part in [*folder.glob("*.h5"), *folder.glob(".*-*.*")]:
-        part.unlink()
+        part.unlink(missing_ok=True)
 
 
 def _assemble(

@@ -162,6 +162,10 @@ def decoded(path: PathLike, data: bytes, flags: int) -> NDArray[Any]:
     """Decode the bytes of an image file; flags: those of cv2.imdecode."""
     try:
         image = cv2.imdecode(np.frombuffer(data, np.uint8), flags) if data else None
+        if image is None and data.startswith((b"II*\0", b"MM\0*")):
+            # Float TIFF files are decoded with the channels that they have only.
+            flags = flags & cv2.IMREAD_IGNORE_ORIENTATION | cv2.IMREAD_ANYDEPTH
+            image = cv2.imdecode(np.frombuffer(data, np.uint8), flags | cv2.IMREAD_ANYCOLOR)
     except cv2.error as error:
         raise ValueError(f"{os.fspath(path)} cannot be decoded: {error.err}") from error
     if image is None:
