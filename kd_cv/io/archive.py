@@ -66,6 +66,9 @@ def read_archive(
             size = sum(member.file_size for member in archive.zip.infolist())
             if size > limit:
                 raise ValueError(f"it has {size} bytes unpacked, at most {limit} are read")
+            damaged = archive.zip.testzip()  # NumPy does not wait for the CRC
+            if damaged:
+                raise ValueError(f"{damaged} is damaged")
             members = {name: archive[name] for name in archive.files}
         meta = json.loads(members.pop(_META))
         if not isinstance(meta, dict) or meta.get("format") != f"kd_cv {kind}":
