@@ -9,8 +9,6 @@ import pytest
 
 import kd_cv
 from kd_cv.cli import main
-from kd_cv.cli.fit import not_better
-from kd_cv.evaluate.scores import Score
 from kd_cv.whitening import save
 from kd_cv.whitening.registry import resolve
 
@@ -40,7 +38,6 @@ def test_the_package_runs_as_a_module():
         ("fit", "Usage: kd-cv fit [OPTIONS] PHOTOS"),
         ("extract", "Usage: kd-cv extract [OPTIONS] IMAGES"),
         ("weights", "Usage: kd-cv weights [OPTIONS] [FILE]"),
-        ("eval matching", "Usage: kd-cv eval matching [OPTIONS]"),
     ],
 )
 def test_usage_reads_and_flags_are_flags(command, usage, capsys):
@@ -49,9 +46,7 @@ def test_usage_reads_and_flags_are_flags(command, usage, capsys):
     assert "<bool>" not in out and "{" not in out and "[[" not in out
 
 
-@pytest.mark.parametrize(
-    "command", ["match", "extract", "colmap", "eval matching", "eval pose", "eval hpatches"]
-)
+@pytest.mark.parametrize("command", ["match", "extract", "colmap"])
 def test_help_has_descriptors_first_and_json_last(command, capsys):
     _, out, _ = said(capsys, *command.split(), "--help")
     listed = re.findall(r"^\W+(--[a-z-]+)", out, re.MULTILINE)
@@ -63,27 +58,10 @@ def test_help_has_descriptors_first_and_json_last(command, capsys):
 def test_an_error_names_the_help_of_its_own_command(capsys):
     code, _, err = said(capsys, "match", "a.jpg", "b.jpg", "--ratio")
     assert code == 2 and "(kd-cv match --help shows how)" in err
-    code, _, err = said(capsys, "eval", "matching", "--nothing")
-    assert code == 2 and "(kd-cv eval matching --help shows how)" in err
     code, _, err = said(capsys, "--nothing")
     assert code == 2 and "(kd-cv --help shows how)" in err
     code, _, err = said(capsys, "mtach", "a.jpg")
     assert code == 2 and "(kd-cv --help shows how)" in err
-
-
-@pytest.mark.slow
-def test_a_reader_that_has_seen_enough_is_no_error(tmp_path):
-    # The pipe is closed before anything is written into it.
-    program = (
-        "import os, sys\n"
-        "read, write = os.pipe()\n"
-        "os.close(read)\n"
-        "os.dup2(write, 1)\n"
-        "from kd_cv.cli import main\n"
-        "sys.exit(main(['weights']))\n"
-    )
-    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert (run.returncode, run.stderr) == (0, "")
 
 
 def test_the_list_of_matrices_fits_80_columns(capsys, monkeypatch):
@@ -104,15 +82,6 @@ def test_a_file_of_matrices_says_what_it_is(capsys, tmp_path):
     assert code == 0 and '"patch_size": 32' in out
     code, _, err = said(capsys, "weights", tmp_path / "yours.npz")
     assert code == 2 and "yours.npz: No such file" in err
-
-
-def test_a_fit_that_is_no_better_says_so():
-    def scores(mine, shipped):
-        values = {"raw": 40.0, "shipped ws (multiview)": shipped, "mine wus": 41.0, "mine ws": mine}
-        return [Score(name, "kd", 128, {"ap": ap}) for name, ap in values.items()]
-
-    assert not_better(scores(50.0, 55.0)) and not_better(scores(55.0, 55.0))
-    assert not not_better(scores(60.0, 55.0)) and not not_better([])
 
 
 def test_a_dark_photograph_is_named(capsys, tmp_path, camera):
