@@ -21,11 +21,11 @@ except ImportError as error:
 
 from kd_cv import KDModule, describe
 from kd_cv.descriptor.patches import extract_patches
-from kd_cv.viz.style import save_plot, style
 from kd_cv.evaluate.metrics import matching
 from kd_cv.fit import fit_whitening
 from kd_cv.fit.builders import warp_scene
 from kd_cv.gray import as_gray
+from kd_cv.viz.style import save_plot, style
 from kd_cv.whitening import Statistics, save
 
 TRAIN = ("astronaut", "coffee", "brick", "grass", "gravel", "camera")

@@ -20,11 +20,11 @@ matplotlib.use("Agg")
 from matplotlib.lines import Line2D
 
 from kd_cv import KDDescriptor, MatchResult, match
-from kd_cv.viz.images import plot_images, plot_matches
-from kd_cv.viz.style import plt, style
 from kd_cv.paper.figures import save_figures
 from kd_cv.paper.material import Material
+from kd_cv.viz.images import plot_images, plot_matches
 from kd_cv.viz.palette import BLUE, GRAY, INK, INLIER, OUTLIER
+from kd_cv.viz.style import plt, style
 
 FOLDER = Path(__file__).parents[1] / "images"
 KEYPOINTS, NEAR, EACH = 2000, 3.0, 6

@@ -11,10 +11,9 @@ import pytest
 pytest.importorskip("typer")
 pytest.importorskip("skimage")
 
-from kd_cv import KDDescriptor
+from kd_cv import KDDescriptor, report
 from kd_cv.cli.pair import Options, Pair, run
 from kd_cv.descriptor.frames import resizing
-from kd_cv import report
 from kd_cv.evaluate.metrics import homography_corner_error
 from kd_cv.explain import explain
 from kd_cv.gray import as_gray

@@ -351,20 +351,6 @@ def test_extract_options(photos, tmp_path, capsys):
     assert "--weights is for the descriptor kd" in refused
 
 
-@pytest.mark.slow
-def test_extract_on_a_local_cluster(photos, tmp_path, capsys):
-    for module in ("h5py", "distributed"):
-        pytest.importorskip(module)
-    folder, output = os.path.dirname(photos[0]), tmp_path / "features.h5"
-    shared = ["extract", folder, "--max-keypoints", "50"]
-    assert main([*shared, "-o", str(tmp_path / "one.h5")]) == 0
-    assert main([*shared, "-o", str(output), "--scheduler", "local", "--workers", "1"]) == 0
-    assert "of 1 workers' time" in capsys.readouterr().out
-    assert output.read_bytes() == (tmp_path / "one.h5").read_bytes()
-    remote = ("--scheduler", "tcp://nowhere:1", "--workers", "2")
-    assert "--scheduler has workers of its own" in _fails(capsys, *shared, "-o", output, *remote)
-
-
 def test_colmap_refuses(photos, tmp_path, capsys):
     pytest.importorskip("pycolmap")
     workspace = tmp_path / "workspace"

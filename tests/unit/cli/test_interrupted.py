@@ -82,7 +82,7 @@ def test_while_the_package_is_imported(tmp_path, way):
     (tmp_path / "cv2.py").write_text(SLOW_TO_LOAD)
     (tmp_path / "kd-cv").write_text(SCRIPT)
     run = subprocess.Popen(
-        [sys.executable, *{"script": [tmp_path / "kd-cv"], "module": ["-m", "kd_cv"]}[way], "match"],
+        [sys.executable, *([tmp_path / "kd-cv"] if way == "script" else ["-m", "kd_cv"]), "match"],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])},
     )  # fmt: skip

@@ -6,11 +6,11 @@ from pathlib import Path
 import cv2
 import numpy as np
 import pytest
+from kd_cv.cli.evaluate.options import Comparison
+from kd_cv.cli.evaluate.pairs import AtKeypoints
 
 from kd_cv import KDDescriptor, describe
 from kd_cv.cli import main
-from kd_cv.cli.evaluate.options import Comparison
-from kd_cv.cli.evaluate.pairs import AtKeypoints
 from kd_cv.evaluate import metrics
 from kd_cv.evaluate.cache import Cache
 from kd_cv.evaluate.candidates import (

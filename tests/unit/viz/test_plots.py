@@ -12,9 +12,14 @@ matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")
 
 from kd_cv.descriptor.spec import Spec  # noqa: E402
-from kd_cv.viz import curves, images, maps, style  # noqa: E402
 from kd_cv.explain import explain_patches, patch_map  # noqa: E402
-from kd_cv.viz import palette  # noqa: E402
+from kd_cv.viz import (  # noqa: E402
+    curves,
+    images,
+    maps,
+    palette,
+    style,
+)
 
 PHOTO = data.astronaut()[..., ::-1].copy()
 
