@@ -23,11 +23,6 @@ def command(
         int | None, "Processes to work on; by default the threads of one process."
     ] = None,
     scheduler: Scheduler = None,
-    limit: Annotated[
-        float,
-        "Seconds that 16 images may take on a worker of --scheduler: then the run ends "
-        "and names them.",
-    ] = 600.0,
 ) -> None:
     """Extract the features of a whole collection into one file that hloc reads.
 
@@ -58,8 +53,6 @@ def command(
         from kd_cv.collection.cluster import extract as run_on_cluster
 
         with connected(scheduler) as client:
-            summary = run_on_cluster(
-                images, output, extraction, client=client, limit=limit, **options
-            )
+            summary = run_on_cluster(images, output, extraction, client=client, **options)
     print(json.dumps(asdict(summary), default=str) if extracting.as_json else summary)
     raise typer.Exit(summary.exit_code)

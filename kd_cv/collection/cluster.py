@@ -2,8 +2,8 @@
 
 Workers see the same files as the caller, under the same paths. A batch of images becomes a partial
 file (see `extract`), a scene becomes a `Statistics`; the caller puts them together in a fixed
-order. The work of a lost worker is done again by another; an item that takes longer than a limit
-ends the run. The result is, bit for bit, that of one process on such a machine.
+order. Dask gives the work of a lost worker to another. The result is, bit for bit, that of one
+process on such a machine.
 """
 
 from __future__ import annotations
@@ -11,11 +11,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from threading import Thread
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kd_cv.collection import Collection, Extraction, Summary, run
@@ -30,8 +29,6 @@ if TYPE_CHECKING:
     from kd_cv.whitening.statistics import Statistics
 
 PATIENCE = 30  # seconds that a scheduler has to answer
-BATCH_LIMIT = 600  # seconds for a batch of images
-SHARE_LIMIT = 4 * 3600  # seconds for a part of a fit: a folder may be reconstructed
 
 Result = TypeVar("Result")
 
@@ -80,19 +77,16 @@ def extract(
     extraction: Extraction | None = None,
     *,
     client: Any,
-    limit: float = BATCH_LIMIT,
     **options: Any,
 ) -> Summary:
     """`kd_cv.collection.extract` with the batches run on a cluster.
-
-    limit  seconds that a batch, of 16 images at most, may take; then a TimeoutError names them
 
     >>> with connected("tcp://scheduler:8786") as client:  # doctest: +SKIP
     ...     print(extract("/shared/photographs", "/shared/features.h5", client=client))
     """
 
     def on_workers(plan: Sequence[Batch], extraction: Extraction) -> Iterator[Report]:
-        return (report for _, report in _map(client, limit, run_batch, plan, extraction))
+        return (report for _, report in _map(client, run_batch, plan, extraction))
 
     threads = max(1, sum(client.nthreads().values()))
     output = Path(output).absolute()  # the workers may stand in another folder
@@ -141,7 +135,7 @@ def in_order(client: Any) -> Callable[[Callable[[Any], Result], Sequence[Any]], 
         # Rounding depends on the order of a sum: whatever is ready first, give the first item's.
         ready: dict[int, Result] = {}
         given = 0
-        for index, result in _map(client, SHARE_LIMIT, _single_threaded, items, work):
+        for index, result in _map(client, _single_threaded, items, work):
             ready[index] = result
             while given in ready:
                 yield ready.pop(given)
@@ -157,11 +151,9 @@ def _single_threaded(item: Any, work: Callable[[Any], Result]) -> Result:
 
 
 def _map(
-    client: Any, limit: float, work: Callable[..., Result], items: Sequence[Any], *arguments: Any
+    client: Any, work: Callable[..., Result], items: Sequence[Any], *arguments: Any
 ) -> Iterator[tuple[int, Result]]:
     """Index and result of work(item, *arguments) as they finish, a few per worker at a time."""
-    if not limit > 0:
-        raise ValueError(f"the limit must be a positive number of seconds, got {limit:g}")
     distributed = _distributed()
     index_of: dict[Any, int] = {}
     waiting = iter(enumerate(items))
@@ -170,7 +162,7 @@ def _map(
     def submit() -> None:
         index, item = next(waiting, (None, None))
         if index is not None:
-            future = client.submit(_within, limit, work, item, *arguments, pure=False)
+            future = client.submit(work, item, *arguments, pure=False)
             index_of[future] = index
             running.add(future)
 
@@ -189,31 +181,6 @@ def _map(
             submit()
     finally:  # after an error nothing more is begun
         client.cancel(list(index_of))
-
-
-def _within(limit: float, work: Callable[..., Result], item: Any, *arguments: Any) -> Result:
-    """work(item, *arguments); TimeoutError, which names the item, if it takes longer than `limit`.
-
-    A thread cannot be ended: it is left behind, and ends with its worker.
-    """
-    result: Future[Result] = Future()
-
-    def run() -> None:
-        try:
-            result.set_result(work(item, *arguments))
-        except BaseException as error:
-            result.set_exception(error)
-
-    Thread(target=run, daemon=True).start()
-    if not wait([result], limit).done:
-        raise TimeoutError(f"no end after {limit:g} seconds: {_names_of(item)}")
-    return result.result()
-
-
-def _names_of(item: Any) -> str:
-    """The images of a batch, the name of a scene, or the photographs of a part of a fit."""
-    names = getattr(item, "names", None) or getattr(item, "name", None) or item[0]
-    return ", ".join(map(str, names)) if isinstance(names, tuple) else str(names)
 
 
 def _distributed() -> Any:

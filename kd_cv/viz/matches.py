@@ -116,6 +116,7 @@ def draw_matches(
 def _draw_row(axes: Any, images: tuple[Image, Image], result: Matched, row: int) -> None:
     plot_images([pale(image) for image in images], axes=axes)
     for ax, keypoints in zip(axes, (result.keypoints0, result.keypoints1), strict=True):
+        ax.autoscale(False)
         ax.scatter(*from_keypoints(keypoints)[:, :2].T, s=3, color=KEYPOINT, linewidths=0)
     # Every n-th match as a line: inliers and outliers in the proportion that was found.
     drawn = np.zeros(len(result.ratios), bool)
@@ -131,9 +132,7 @@ def _draw_row(axes: Any, images: tuple[Image, Image], result: Matched, row: int)
         height, width = images[0].shape[:2]
         corners = np.array([[0, 0], [width, 0], [width, height], [0, height], [0, 0]], np.float64)
         seen = cv2.perspectiveTransform(from_corner(corners)[None], result.H_0to1)[0]
-        axes[1].plot(
-            *seen.clip(-1e5, 1e5).T, color=OUTLINE, linewidth=1.6, scalex=False, scaley=False
-        )
+        axes[1].plot(*seen.clip(-1e5, 1e5).T, color=OUTLINE, linewidth=1.6)
 
 
 def draw_result(

@@ -18,7 +18,7 @@ from skimage import data
 
 from kd_cv import KDDescriptor
 from kd_cv.cli import main
-from kd_cv.collection import Extraction, batches, cluster, extract
+from kd_cv.collection import Extraction, cluster, extract
 from kd_cv.fit.scenes import Scene, View
 from kd_cv.gray import as_gray
 from kd_cv.keypoints import from_keypoints, to_keypoints
@@ -41,59 +41,6 @@ def client() -> Iterator[Any]:
         cluster.connected(local.scheduler_address) as client,
     ):
         yield client
-
-
-def test_a_task_that_hangs_in_a_worker_that_answers_is_named(
-    client: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    pytest.importorskip("typer")
-    folder = photographs(tmp_path / "images", count=12, side=128)
-    output, settings = tmp_path / "f.h5", ["--max-keypoints", "200"]
-    cluster.extract(folder, output, Extraction("kd", 200), client=client)
-    whole = output.read_bytes()
-
-    def never(path: Path) -> Any:
-        while path.name == "05.jpg" and hanging.exists():
-            time.sleep(0.1)
-        return decode(path)
-
-    def decode_by(function: Any) -> None:
-        batches.decode = function
-
-    hanging, decode = tmp_path / "hanging", batches.decode
-    hanging.touch()
-    client.run(decode_by, never)
-    address = client.scheduler.address
-    command = ["extract", str(folder), "-o", str(output), *settings, "--overwrite"]
-    assert main([*command, "--scheduler", address, "--limit", "5"]) == 2
-    line = capsys.readouterr().err
-    assert line == "kd-cv: error: no end after 5 seconds: 05.jpg\n"
-    assert output.read_bytes() == whole and whole_parts(output) >= 4
-    hanging.unlink()
-    output.unlink()
-    assert main([*command[:-1], "--scheduler", address]) == 0  # goes on
-    assert output.read_bytes() == whole
-
-
-def test_what_hangs_or_fails_within_the_limit_of_a_worker_is_said() -> None:
-    def fail(item: object) -> None:
-        raise RuntimeError(f"no {item}")
-
-    assert cluster._within(60, "{}{}".format, "a", "b") == "ab"
-    with pytest.raises(RuntimeError, match="no luck"):
-        cluster._within(60, fail, "luck")
-    scene, ended = Scene("gorge", ()), threading.Event()
-    for item in (scene, ("gorge", 1), (("gorge", "bridge"), 1)):
-        with pytest.raises(TimeoutError, match=r"no end after 0\.01 seconds: gorge(, bridge)?$"):
-            cluster._within(0.01, lambda _: ended.wait(60), item)
-    ended.set()
-
-
-def test_a_limit_is_a_positive_number_of_seconds(client: Any, tmp_path: Path) -> None:
-    folder = photographs(tmp_path / "images", count=1, side=64)
-    for limit in (0, -1, float("nan")):
-        with pytest.raises(ValueError, match="the limit must be a positive number of seconds"):
-            cluster.extract(folder, tmp_path / "f.h5", SMALL, client=client, limit=limit)
 
 
 def scene(name: str, shift: int) -> Scene:

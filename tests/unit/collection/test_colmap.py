@@ -278,8 +278,8 @@ def test_command(
         original = getattr(colmap, name)
 
         def spy(*arguments, original=original, **options):  # type: ignore[no-untyped-def]
-            runner = options.get("runner")
-            used.append(runner.keywords["workers"] if runner else arguments[-1])
+            runner = options.get("runner", arguments[-1])
+            used.append(getattr(runner, "keywords", {"workers": runner})["workers"])
             return original(*arguments, **options)
 
         monkeypatch.setattr(colmap, name, spy)

@@ -1,8 +1,5 @@
 """Pictures are drawn where and as they should be, and compose."""
 
-import subprocess
-import sys
-
 import cv2
 import numpy as np
 import pytest
@@ -210,14 +207,3 @@ def test_wrong_input_is_named():
         images.plot_matches(ax, ax, np.zeros((2, 2)), np.zeros((1, 2)))
     with pytest.raises(ValueError, match=r"shape \(2,\), got \(3,\)"):
         images.plot_matches(ax, ax, np.zeros((2, 2)), np.zeros((2, 2)), [True] * 3)
-
-
-def test_matplotlib_is_not_needed_until_something_is_plotted():
-    code = (
-        "import sys; sys.modules['matplotlib'] = None\n"
-        "import kd_cv, kd_cv.explain\n"
-        "try:\n    import kd_cv.viz.images\n"
-        "except ImportError as error:\n    print(error)\n"
-    )
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert result.stdout.strip() == "pictures need matplotlib: pip install kd-cv[cli]"
