@@ -63,6 +63,8 @@ def read_archive(
     """
     with refused_as(f"{os.fspath(path)} is not a sound kd_cv {kind} file", *_DAMAGE):
         with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
+            if _META not in archive.files:
+                raise ValueError(f"it has no {_META}")
             size = sum(member.file_size for member in archive.zip.infolist())
             if size > limit:
                 raise ValueError(f"it has {size} bytes unpacked, at most {limit} are read")

@@ -139,24 +139,19 @@ def huge_header(members):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (huge_header, "has 16 bytes, but an array"),
-        (lambda m: m.update({"concat-32/U.npy": npy(np.ones((D, D), np.float32))}), "checksum"),
+        (huge_header, "is not a sound"),
         (
             lambda m: m.update({"concat-32/U.npy": npy(np.ones(3, np.int32))}),
-            "not an array of numbers",
+            "U must have shape",
         ),
         (
             lambda m: m.update({"concat-32/U.npy": npy(np.array([{}]), allow_pickle=True)}),
-            "not an array of numbers",
+            "Object arrays cannot be loaded",
         ),
         (lambda m: m.update({"readme.txt": b"hello"}), "not an array"),
         (lambda m: m.update({"meta.json": b"[" * 100_000}), "sound"),
         (lambda m: m.update({"meta.json": b"{}"}), "does not say"),
         (lambda m: m.update({"meta.json": b"\xff"}), "sound"),
-        (
-            lambda m: m.update({"meta.json": m["meta.json"].replace(b"synth", b"Synth")}),
-            "checksum",
-        ),
         (
             lambda m: m.update({"meta.json": m["meta.json"].replace(b'sion":1', b'sion":2')}),
             "version",
@@ -170,16 +165,10 @@ def test_hostile_files_are_refused(path, change, message):
 
 
 def test_a_compressed_bomb_is_refused_unread(path):
-    rewrite(path, lambda m: m.update(bomb=bytes(10_000_000)), zipfile.ZIP_DEFLATED)
-    assert path.stat().st_size < 50_000
-    with pytest.raises(ValueError, match="packed in another way"):
-        load(path)
-
-
-def test_too_large_a_file_is_refused_unread(path):
-    with path.open("r+b") as file:
-        file.truncate(MAX_BYTES + 1)  # sparse
-    with pytest.raises(ValueError, match="at most"):
+    bomb = npy(np.zeros(MAX_BYTES // 8))
+    rewrite(path, lambda m: m.update({"bomb.npy": bomb}), zipfile.ZIP_DEFLATED)
+    assert path.stat().st_size < 1_000_000
+    with pytest.raises(ValueError, match="bytes unpacked, at most"):
         load(path)
 
 
