@@ -91,6 +91,10 @@ def naming(target: Path) -> Iterator[None]:
         if error.errno not in DISK_ERRORS:
             raise
         raise OSError(error.errno, os.strerror(error.errno), str(target)) from error
+    except RuntimeError as error:  # all that pycolmap says of a full disk
+        if shutil.disk_usage(target.parent).free >= 2**16:
+            raise
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(target)) from error
 
 
 @contextmanager
