@@ -5,7 +5,7 @@ CV4 := .venv-opencv4
 DOCS := .venv-docs
 PIP_QUIET := --quiet --disable-pip-version-check
 
-.PHONY: help demo test quick lint opencv4 coverage compat compat-torch golden fuzz bench soak hostile docs clean
+.PHONY: help demo test quick lint opencv4 coverage compat compat-torch golden nightly bench soak hostile docs clean
 
 help:  ## list these targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 16
@@ -43,7 +43,6 @@ coverage: $(DEV)/ready  ## run the tests and list the lines that none of them re
 	PYTHONWARNINGS="ignore:Couldn't use data file" $(DEV)/bin/coverage combine --quiet
 	rm -f .coverage.*
 	$(DEV)/bin/coverage report
-	$(DEV)/bin/python tests/robust/raises.py
 
 compat: $(DEV)/ready  ## run the tests with the oldest, a middle and the newest versions; needs Python 3.10, 3.12, 3.13
 	$(DEV)/bin/nox
@@ -54,9 +53,8 @@ compat-torch: $(DEV)/ready  ## the same for the oldest and the newest torch: sev
 golden: $(DEV)/ready  ## write the stored descriptors again, when the descriptor is meant to change
 	$(DEV)/bin/python tests/witness/golden/make.py
 
-fuzz: $(DEV)/ready  ## feed changed files and any arguments to all that takes them, for half an hour
-	-$(DEV)/bin/pip install $(PIP_QUIET) "atheris>=3"
-	$(DEV)/bin/python tests/robust/fuzz/run.py
+nightly: $(DEV)/ready  ## run the long tests: changed files, kills, full disks
+	$(DEV)/bin/python -m pytest -m nightly
 
 bench: $(DEV)/ready  ## measure speed and memory against SIFT and Kornia, for minutes, on an idle machine
 	$(DEV)/bin/python -m experiments bench

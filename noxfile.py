@@ -4,6 +4,7 @@
     nox -s torch           the sets with torch; its wheels bring several GB of CUDA libraries
     nox -s builds          each build of OpenCV, alone and with a second one on top of it
     nox -t oldest          one set; what follows -- goes to pytest
+    nox -s nightly         the long tests: changed files, kills, full disks, soaks; then the sets
     nox -s release         the archives of a release and their bill of materials
 
 Each set is a file of constraints in tests/compat. Its Python must be on the path.
@@ -69,6 +70,16 @@ def torch(session: nox.Session, versions: str) -> None:
 
 
 @nox.session(python="3.11")
+def nightly(session: nox.Session) -> None:
+    """The tests that are too long for every change, a soak, and then the sets of versions."""
+    session.install("-e", ".[all]", "pytest", "hypothesis", "psutil", "build", "hatchling")
+    session.run("python", "-m", "pytest", "-m", "nightly", *session.posargs)
+    session.run("python", "-m", "benchmarks", "soak")
+    for name in ("core", "builds"):
+        session.notify(name)
+
+
+@nox.session(python="3.11")
 @nox.parametrize("archive", ["*.whl", "*.tar.gz"], ids=["wheel", "sdist"])
 def package(session: nox.Session, archive: str) -> None:
     """The wheel and the sdist, each in an empty environment, away from the checkout."""
@@ -113,7 +124,7 @@ def release(session: nox.Session) -> None:
 def builds(session: nox.Session, build: str) -> None:
     """A build of OpenCV at home already, at each version: kept, and mended if pip adds another.
 
-    The commands are those of the documentation, and those that the warning at import says.
+    The commands are those of the documentation, and those that the warning says.
     """
     check = ("python", "-W", "error::UserWarning:kd_cv", "tools/opencv_builds.py", build)
     session.install("numpy", "scipy", "numba")
@@ -125,7 +136,12 @@ def builds(session: nox.Session, build: str) -> None:
         if build == "opencv-python":
             session.run(*check)
             continue
-        said = session.run("python", "-W", "always", "-c", "import kd_cv", silent=True) or ""
+        said = (
+            session.run(
+                "python", "-W", "always", "-c", "from kd_cv import KDDescriptor", silent=True
+            )
+            or ""
+        )
         assert said.count("UserWarning") == 1, said
         commands = said.split("Keep one: ")[1].splitlines()[0]
         for command in commands.split(" && "):

@@ -18,11 +18,11 @@ except ImportError:
 matplotlib.use("Agg")
 
 from kd_cv import KDDescriptor, match
-from kd_cv.draw.images import plot_frame, plot_images
-from kd_cv.draw.maps import plot_explanation
-from kd_cv.draw.style import plt, save_plot, style
 from kd_cv.explain import explain
 from kd_cv.io.files import utf8
+from kd_cv.viz.images import plot_frame, plot_images
+from kd_cv.viz.maps import plot_explanation
+from kd_cv.viz.style import plt, save_plot, style
 
 
 def photographs(paths: list[str]) -> list[np.ndarray]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from kd_cv import match
 from kd_cv.io.files import utf8
-from kd_cv.pictures.palette import INLIER, OUTLINE, bgr
+from kd_cv.viz.palette import INLIER, OUTLINE, bgr
 
 
 def example() -> tuple[np.ndarray, np.ndarray]:

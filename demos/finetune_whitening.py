@@ -21,11 +21,11 @@ except ImportError as error:
 
 from kd_cv import KDModule, describe
 from kd_cv.descriptor.patches import extract_patches
-from kd_cv.draw.style import save_plot, style
 from kd_cv.fit.warps import warp_scene
 from kd_cv.gray import as_gray
 from kd_cv.matching.metrics import average_precision
 from kd_cv.matching.neighbours import match_descriptors
+from kd_cv.viz.style import save_plot, style
 from kd_cv.whitening import Statistics, Whitening, save
 
 TRAIN = ("astronaut", "coffee", "brick", "grass", "gravel", "camera")

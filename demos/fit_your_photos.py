@@ -16,7 +16,7 @@ from kd_cv.fit.warps import random_warps
 from kd_cv.io.files import utf8
 from kd_cv.io.images import list_photos
 from kd_cv.matching.geometry import reprojection_errors
-from kd_cv.pictures.matches import draw_matches
+from kd_cv.viz.matches import draw_matches
 from kd_cv.whitening import save
 
 NAMES = ("coffee", "brick", "chelsea", "coins", "astronaut", "rocket", "gravel")

@@ -19,9 +19,9 @@ except ImportError as error:
     raise SystemExit(f"this demo needs {error.name}: pip install kd-cv[cli,torch]") from None
 
 from kd_cv import KDFeature
-from kd_cv.draw.images import plot_images, plot_matches
-from kd_cv.draw.style import save_plot, style
 from kd_cv.io.files import utf8
+from kd_cv.viz.images import plot_images, plot_matches
+from kd_cv.viz.style import save_plot, style
 
 
 def photographs(paths: list[str]) -> list[torch.Tensor]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from kd_cv import KDDescriptor
 from kd_cv.io.files import utf8
-from kd_cv.pictures.palette import INLIER, bgr
+from kd_cv.viz.palette import INLIER, bgr
 
 
 def example() -> list[np.ndarray]:

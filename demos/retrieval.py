@@ -13,7 +13,7 @@ import numpy as np
 from kd_cv.collection import extract
 from kd_cv.collection.retrieval import Index
 from kd_cv.io.files import utf8
-from kd_cv.pictures.palette import OUTLINE, bgr
+from kd_cv.viz.palette import OUTLINE, bgr
 
 NAMES = ("astronaut", "brick", "camera", "chelsea", "coffee", "coins", "grass", "gravel", "rocket")
 

@@ -4,15 +4,10 @@
 >>> keypoints, descriptors = KDDescriptor().detectAndCompute(image, None)
 """
 
-# ruff: noqa: E402  (Ctrl-C comes first)
-from kd_cv import start
-
-start.end_when_interrupted()
-
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-start.check_opencv()  # it says what is missing where cv2 does not load
+from kd_cv.extras import check_opencv
 
 if TYPE_CHECKING:
     from kd_cv.extractor import describe
@@ -46,6 +41,7 @@ def __getattr__(name: str) -> Any:
     # Each is imported when it is first asked for: `import kd_cv` is quick, and needs no torch.
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    check_opencv()  # an ImportError says what is missing where cv2 does not load
     try:
         value = getattr(import_module(f"kd_cv.{_HOMES[name]}"), name)
     except ImportError as error:

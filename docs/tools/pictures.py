@@ -22,9 +22,9 @@ from matplotlib.lines import Line2D
 from experiments.paper.data import FigureData
 from experiments.paper.figures import save_figures
 from kd_cv import KDDescriptor, MatchResult, match
-from kd_cv.draw.images import plot_images, plot_matches
-from kd_cv.draw.style import plt, style
-from kd_cv.pictures.palette import BLUE, GRAY, INK, INLIER, OUTLIER
+from kd_cv.viz.images import plot_images, plot_matches
+from kd_cv.viz.palette import BLUE, GRAY, INK, INLIER, OUTLIER
+from kd_cv.viz.style import plt, style
 
 FOLDER = Path(__file__).parents[1] / "images"
 KEYPOINTS, NEAR, EACH = 2000, 3.0, 6

@@ -28,7 +28,6 @@ from experiments.benchmarks.inputs import load_inputs
 from experiments.benchmarks.jobs import computed, detected_and_computed
 from experiments.benchmarks.measure import Spread, threads
 from kd_cv import KDDescriptor
-from kd_cv.collection.cluster import connected
 from kd_cv.parallel import cores
 
 HEIGHT, WIDTH, KEYPOINTS = 480, 640, 2000
@@ -137,9 +136,9 @@ def by_dask(workers: int | None = None, each: int | None = None) -> Iterator[Man
 
 @contextmanager
 def by_our_dask() -> Iterator[Many]:
-    """Workers of Dask as `kd-cv extract --scheduler local` has them."""
-    with _same_environment(), connected() as client:
-        yield _of_client(client)
+    """Workers of Dask of one thread each."""
+    with by_dask(each=1) as many:
+        yield many
 
 
 def _of_client(client: Any) -> Many:

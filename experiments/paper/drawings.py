@@ -13,10 +13,10 @@ from experiments.protocols.metrics import fpr95
 from experiments.protocols.patch_curves import Curves
 from kd_cv.descriptor.kernels import PHI, THETA, VonMises, X
 from kd_cv.descriptor.spec import KERNELS, Spec
-from kd_cv.draw.maps import add_heat_key, plot_heatmap, plot_patch, plot_patch_map, plot_toy_patch
-from kd_cv.draw.style import Figure, bare, framed, plt, style
 from kd_cv.explain import Angle, Array, Explanation, Pixel, Position, kernel_map, patch_map
-from kd_cv.pictures.palette import BLUE, GRAY, GREEN, ORANGE, PURPLE, VERMILION
+from kd_cv.viz.maps import add_heat_key, plot_heatmap, plot_patch, plot_patch_map, plot_toy_patch
+from kd_cv.viz.palette import BLUE, GRAY, GREEN, ORANGE, PURPLE, VERMILION
+from kd_cv.viz.style import Figure, bare, framed, plt, style
 from kd_cv.whitening.whitening import Whitening
 
 # Kernels of the four combinations of position and angle.

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from experiments.paper import drawings
 from experiments.paper.data import FigureData
-from kd_cv.draw.style import Figure, plt, save_plot
+from kd_cv.viz.style import Figure, plt, save_plot
 
 #: Name of a figure -> what draws it.
 FIGURES: dict[str, Callable[[FigureData], Figure]] = {

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kd_cv.draw.style import Axes, style, titled
-from kd_cv.pictures.palette import BLACK, BLUE, GRAY, GREEN, INK, ORANGE, PURPLE, SKY, VERMILION
+from kd_cv.viz.palette import BLACK, BLUE, GRAY, GREEN, INK, ORANGE, PURPLE, SKY, VERMILION
+from kd_cv.viz.style import Axes, style, titled
 from kd_cv.whitening.variants import ATTENUATION, BETA_INDEX, attenuation, shrinkage
 
 BINS = 60  # of a histogram

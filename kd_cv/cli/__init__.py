@@ -9,13 +9,11 @@ import os
 import sys
 from collections.abc import Sequence
 
-from kd_cv import start
-from kd_cv.io.files import printable
-
 __all__ = ["main"]
 
 MAX_LINE = 500
 BAD_INPUT = (ValueError, TypeError, OSError, ImportError)
+INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -23,27 +21,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return _run(list(sys.argv[1:] if arguments is None else arguments))
     except KeyboardInterrupt:
-        sys.stderr.write(start.LINE)
-        return start.INTERRUPTED
+        return _fail("interrupted", INTERRUPTED)
 
 
 def _run(arguments: list[str]) -> int:
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # a name that it cannot show is no error
-            stream.reconfigure(errors="backslashreplace")
+    _prepare_streams()
     debug = "--debug" in arguments
     arguments = [argument for argument in arguments if argument != "--debug"] or ["--help"]
     try:
-        from kd_cv.cli.app import app
-        from kd_cv.cli.plain import usage_error
+        from kd_cv.cli.app import app, usage_error
     except ImportError as error:
         if debug:
             raise
         return _fail(f"{error}; the command line needs: pip install 'kd-cv[cli]'", 2)
-    start.interrupt_as_usual()
     try:
         code = app(arguments, prog_name="kd-cv", standalone_mode=False) or 0
-        if code == start.INTERRUPTED:  # typer makes this of it
+        if code == INTERRUPTED:  # typer makes this of it
             raise KeyboardInterrupt
         sys.stdout.flush()  # a reader that has gone away shows here
         return code
@@ -57,6 +50,8 @@ def _run(arguments: list[str]) -> int:
         command = error.ctx.command_path if error.ctx else "kd-cv"
         return _fail(f"{error.format_message()} ({command} --help shows how)", 2)
     except Exception as error:
+        if _is_interrupt(error):
+            raise KeyboardInterrupt from error
         if debug:
             raise
         if isinstance(error, BAD_INPUT):
@@ -64,8 +59,26 @@ def _run(arguments: list[str]) -> int:
         return _fail(f"unexpected {type(error).__name__} (--debug shows where): {error}", 3)
 
 
+def _prepare_streams() -> None:
+    """A name that a stream cannot show is no error, and neither is a stream that is closed."""
+    sys.stdout = sys.stdout or io.StringIO()
+    sys.stderr = sys.stderr or io.StringIO()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _is_interrupt(error: BaseException | None) -> bool:
+    """Whether an error came of Ctrl-C: NumPy makes an ImportError of it while it is imported."""
+    while error is not None:
+        if isinstance(error, KeyboardInterrupt):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
 def _read_enough() -> int:
-    """The reader of `kd-cv ... | head` has gone away: the rest is thrown away."""
+    """The reader of `kd-cv ... | head` has gone away: discard the rest."""
     with open(os.devnull, "w") as nowhere:
         os.dup2(nowhere.fileno(), 1)
     return 0
@@ -78,5 +91,7 @@ def _message(error: Exception) -> str:
 
 
 def _fail(message: str, code: int) -> int:
+    from kd_cv.io.files import printable
+
     print(f"kd-cv: error: {printable(message)[:MAX_LINE]}", file=sys.stderr)
     return code

@@ -7,10 +7,10 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from kd_cv.cli.matcher import Options, Pair, load_pair, run
-from kd_cv.cli.options import Figure, Json, Photos, Weights
-from kd_cv.cli.outputs import FIGURES, check_output, draw_figure
+from kd_cv.cli.options import FIGURES, Figure, Json, Photos, Weights, check_output
+from kd_cv.cli.pair import Options, Pair, load_pair, run
 from kd_cv.explain import Explanation, explain
+from kd_cv.io.files import printable
 from kd_cv.matching.pipeline import MatchResult
 from kd_cv.matching.two_view import NAMES, WORDS
 
@@ -18,7 +18,7 @@ from kd_cv.matching.two_view import NAMES, WORDS
 def command(
     photos: Photos = None,
     output: Figure = None,
-    number: Annotated[int, "Which match to explain, counted from 0.", "--match"] = 0,
+    number: Annotated[int, "Which match to explain, counted from 1.", "--match"] = 1,
     at: Annotated[
         tuple[float, float] | None,
         typer.Option(
@@ -52,15 +52,20 @@ def command(
     if not len(rows):
         print("kd-cv: nothing to explain: there are no matches", file=sys.stderr)
         raise typer.Exit(1)
-    if not 0 <= number < len(rows):
-        raise ValueError(f"--match must be from 0 to {len(rows) - 1}, got {number}")
-    row = rows[number]
+    if not 1 <= number <= len(rows):
+        raise ValueError(f"--match must be from 1 to {len(rows)}, got {number}")
+    row = rows[number - 1]
     i, j = answer.result.matches[row]
     keypoints = answer.result.keypoints0[i], answer.result.keypoints1[j]
     why = explain(pair.image0, keypoints[0], pair.image1, keypoints[1], answer.feature)
     if output:
-        parts = pair, keypoints, why, answer.feature
-        draw_figure(output, (7.2, 5.9), lambda figure: _draw(figure, *parts))
+        from kd_cv.viz.style import Figure as NewFigure
+        from kd_cv.viz.style import save_plot, style
+
+        with style():
+            figure = NewFigure(figsize=(7.2, 5.9))  # not pyplot's, which might open a window
+            _draw(figure, pair, keypoints, why, answer.feature)
+            save_plot(output, figure)
     if as_json:
         content = {
             "frames": [[*k.pt, k.size, k.angle] for k in keypoints],
@@ -83,22 +88,18 @@ def command(
     if len(why.shares) > 1:
         print("  of it " + ", ".join(f"{part} {share:+.3f}" for part, share in why.shares.items()))
     if output:
-        print(f"\npicture: {output.resolve()}")
+        print(f"\npicture: {printable(str(output.resolve()))}")
 
 
 def ranked(result: MatchResult, at: tuple[float, float] | None) -> Any:
-    """Rows of the matches, in the order to explain them.
+    """Rows of all matches, in the order to explain them.
 
-    The most certain inlier first, or match if there are no inliers; with `at`, all matches, the
-    nearest to this point of image 0 first.
+    The inliers first, the most certain of them first; with `at`, the nearest to this point of
+    image 0 first.
     """
-    rows = np.arange(len(result.matches))
     if at is not None:
-        key = np.linalg.norm(result.points0 - np.array(at), axis=1)
-    else:
-        rows = np.flatnonzero(result.inliers) if result.success else rows
-        key = result.ratios[rows]
-    return rows[np.argsort(key, kind="stable")]
+        return np.argsort(np.linalg.norm(result.points0 - np.array(at), axis=1), kind="stable")
+    return np.lexsort((result.ratios, ~result.inliers if result.success else 0 * result.ratios))
 
 
 def _kind(result: MatchResult, row: int) -> str:
@@ -110,8 +111,8 @@ def _kind(result: MatchResult, row: int) -> str:
 
 def _draw(figure: Any, pair: Pair, keypoints: Any, why: Explanation, descriptor: Any) -> None:
     """The photographs with the patches above, what each pixel adds below."""
-    from kd_cv.draw.images import plot_frame, plot_images
-    from kd_cv.draw.maps import plot_explanation
+    from kd_cv.viz.images import plot_frame, plot_images
+    from kd_cv.viz.maps import plot_explanation
 
     upper, lower = figure.subfigures(2, 1, height_ratios=(1, 1.25))
     # A dollar sign in a file name would begin a formula.

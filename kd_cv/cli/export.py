@@ -37,12 +37,12 @@ def command(
     """
     from rich.console import Console
 
-    from kd_cv.cli.outputs import check_writable
+    from kd_cv.cli.options import check_output
     from kd_cv.cli.tables import foreign_silence
     from kd_cv.nn.export import export_onnx
     from kd_cv.whitening.registry import DEFAULT_WEIGHTS, DEFAULT_WHITENING
 
-    check_writable(output)
+    check_output(output)
     with Console(stderr=True, quiet=as_json).status("Exporting ..."), foreign_silence():
         difference = export_onnx(
             output, image=image, magnification=magnification, scales=scales,

@@ -20,14 +20,9 @@ def command(
         "for kd only, which only kd_cv can use.",
     ] = "float16",
     workers: Annotated[
-        int | None, "How many images are worked on at a time; by default one for each core."
+        int | None, "Processes to work on; by default the threads of one process."
     ] = None,
     scheduler: Scheduler = None,
-    limit: Annotated[
-        float,
-        "Seconds that 16 images may take on a worker of --scheduler: then the run ends "
-        "and names them.",
-    ] = 600.0,
 ) -> None:
     """Extract the features of a whole collection into one file that hloc reads.
 
@@ -51,13 +46,13 @@ def command(
     }
     if scheduler is None:
         summary = run(images, output, extraction, workers=workers, **options)
+    elif workers is not None:
+        raise ValueError("--workers is for this machine, --scheduler has workers of its own")
     else:
         from kd_cv.collection.cluster import connected
         from kd_cv.collection.cluster import extract as run_on_cluster
 
-        with connected(scheduler, workers) as client:
-            summary = run_on_cluster(
-                images, output, extraction, client=client, limit=limit, **options
-            )
+        with connected(scheduler) as client:
+            summary = run_on_cluster(images, output, extraction, client=client, **options)
     print(json.dumps(asdict(summary), default=str) if extracting.as_json else summary)
     raise typer.Exit(summary.exit_code)

@@ -10,16 +10,14 @@ import numpy as np
 import typer
 from rich.console import Console
 
-from kd_cv.cli.matcher import Answer, Options, Pair, load_pair, run
-from kd_cv.cli.options import Compare, Descriptor, Json, Photos, make_feature
-from kd_cv.cli.outputs import check_output
+from kd_cv.cli.options import Compare, Descriptor, Json, Photos, check_output, make_feature
+from kd_cv.cli.pair import Answer, Options, Pair, load_pair, run
 from kd_cv.cli.tables import print_table
-from kd_cv.io.files import replacing
-from kd_cv.matching.metrics import homography_corner_error
-from kd_cv.matching.pipeline import STEPS, named_failure
-from kd_cv.matching.two_view import NAMES
+from kd_cv.io.files import printable, replacing
+from kd_cv.matching.geometry import reprojection_errors, warp_points
+from kd_cv.matching.pipeline import STEPS, MatchResult, named_failure
+from kd_cv.matching.two_view import NAMES, WORDS
 from kd_cv.opencv.rootsift import DESCRIPTORS
-from kd_cv.pictures.matches import check_suffix, draw_matches, write_picture
 
 ROW_HEIGHTS = (720, 480)  # of a picture with one row, and with several
 #: What `--model auto` has chosen, in a sentence.
@@ -45,6 +43,9 @@ def command(
     report: Annotated[Path | None, "Write one HTML page to explore the matches in."] = None,
     save_homography: Annotated[
         Path | None, "Write the homography from A to B: .txt, .npy or .json."
+    ] = None,
+    matches: Annotated[
+        Path | None, "Write points, ratios and inliers of the matches: .npz or .txt."
     ] = None,
     descriptor: Descriptor = "kd",
     compare: Compare = False,
@@ -79,8 +80,11 @@ def command(
         options = replace(options, model="homography")
     make_feature(descriptor, options.weights)
     if output:
+        from kd_cv.viz.matches import check_suffix
+
         check_suffix(output)
     check_output(output, inputs=photos)
+    check_output(matches, (".npz", ".txt"), photos)
     check_output(report, inputs=photos)
     check_output(save_homography, (".txt", ".npy", ".json"), photos)
     if save_homography and options.model != "homography":
@@ -95,10 +99,9 @@ def command(
         chosen = answers[descriptor]
         status.update("Drawing ...")
         if output:
-            results = {DESCRIPTORS[name]: answer.result for name, answer in answers.items()}
-            write_picture(output, draw_matches(*images, results, ROW_HEIGHTS[len(results) > 1]))
+            _draw(output, images, answers)
         if report:
-            from kd_cv.draw.report import write_report
+            from kd_cv.report import write_report
 
             described = {
                 DESCRIPTORS[name]: (answer.result, answer.feature)
@@ -108,6 +111,8 @@ def command(
                 report, *images, described,
                 names=pair.names, ratio=options.ratio, threshold=options.threshold,
             )  # fmt: skip
+    if matches:
+        _write_matches(matches, chosen.result)
     if save_homography and chosen.result.success:
         _write_homography(save_homography, chosen.result.H_0to1)
 
@@ -120,15 +125,16 @@ def command(
         _print(answers, chosen, pair, options)
         written = save_homography if chosen.result.success else None
         print()
-        for what, file in (("homography", written), ("report", report), ("picture", output)):
+        files = {"homography": written, "matches": matches, "report": report, "picture": output}
+        for what, file in files.items():
             if file:
-                print(f"{what}: {file.resolve()}")
+                print(f"{what}: {printable(str(file.resolve()))}")
         if not output and not report:
             print("-o matches.png draws the matches, --report report.html makes a page of them")
     if not chosen.result.success:
         why = named_failure(chosen.result, pair.names)
         why = why.replace("a larger ratio?", "a larger --ratio?")
-        print(f"kd-cv: no {NAMES[chosen.result.model]}: {why}", file=sys.stderr)
+        print(printable(f"kd-cv: no {NAMES[chosen.result.model]}: {why}"), file=sys.stderr)
         raise typer.Exit(1)
 
 
@@ -152,6 +158,32 @@ def summary(answer: Answer) -> dict[str, Any]:
         "seconds": round(sum(answer.seconds.values()), 6),
         "steps": {step: round(answer.seconds[step], 6) for step in STEPS},
     }
+
+
+def _draw(output: Path, images: tuple[Any, Any], answers: dict[str, Answer]) -> None:
+    from kd_cv.viz.matches import draw_matches, write_picture
+
+    results = {DESCRIPTORS[name]: answer.result for name, answer in answers.items()}
+    models = {result.model for result in results.values()}
+    found = any(result.success for result in results.values())
+    words = WORDS[models.pop()] if len(models) == 1 and found else ("", "")
+    write_picture(output, draw_matches(*images, results, ROW_HEIGHTS[len(results) > 1], words))
+
+
+def _write_matches(path: Path, result: MatchResult) -> None:
+    """Points of both images, ratio and inlier of each match, as arrays or as columns."""
+    arrays: dict[str, Any] = {
+        "points0": result.points0,
+        "points1": result.points1,
+        "ratios": result.ratios,
+        "inliers": result.inliers,
+    }
+    with replacing(path) as temporary:
+        if path.suffix == ".npz":
+            np.savez(temporary, **arrays)
+        else:
+            table = np.column_stack(list(arrays.values()))
+            np.savetxt(temporary, table, fmt="%.8g", header="x0 y0 x1 y1 ratio inlier")
 
 
 def _write_homography(path: Path, H_0to1: Any) -> None:
@@ -179,8 +211,7 @@ def _print(answers: dict[str, Answer], chosen: Answer, pair: Pair, options: Opti
         [title, *found],
     ]
     if pair.H_true is not None:
-        shape = pair.image0.shape
-        errors = [homography_corner_error(r.H_0to1, pair.H_true, shape) for r in results]
+        errors = [corner_error(r.H_0to1, pair.H_true, pair.image0.shape) for r in results]
         rows.append(["its corner error", *(f"{error:.2f} px" for error in errors)])
     seconds = [{**a.seconds, "total": sum(a.seconds.values())} for a in answers.values()]
     for step in (*STEPS, "total"):
@@ -198,3 +229,12 @@ def _print(answers: dict[str, Answer], chosen: Answer, pair: Pair, options: Opti
             print(f"\n{name}, {what}:")
             for row in np.atleast_2d(matrix):
                 print("  " + " ".join(f"{value:13.6g}" for value in row))
+
+
+def corner_error(H_0to1: Any, H_true: Any, shape: tuple[int, ...]) -> float:
+    """Mean distance of the mapped corners of image 0 from their true places, in pixels."""
+    if H_0to1 is None:
+        return np.inf
+    x, y = shape[1] - 1, shape[0] - 1
+    corners = np.array([[0, 0], [x, 0], [x, y], [0, y]], np.float64)
+    return float(reprojection_errors(corners, warp_points(corners, H_true), H_0to1).mean())

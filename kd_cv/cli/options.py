@@ -1,24 +1,21 @@
-"""The options that commands share: one home for the name and the help of each.
+"""Options that commands share: the name and the help of each, and checks of outputs.
 
 An option is annotated with its type and its help, and its names if it is not called after the
 parameter. Those that belong together are the fields of a class; a command has a parameter for the
 group, and its help lists them in the place of that parameter.
 """
 
-import inspect
+import os
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass, fields, is_dataclass
-from functools import wraps
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from kd_cv.opencv.kd_descriptor import KDDescriptor
-from kd_cv.opencv.rootsift import as_feature
-
-# What all or many commands take.
+# Of all or many commands.
 Json = Annotated[bool, "Print one JSON object and nothing else.", "--json"]
 Figure = Annotated[Path | None, "Draw the result: .png, .pdf or .svg.", "-o", "--output"]
 Weights = Annotated[str | None, "Matrices that whiten kd: a shipped name, or a file."]
@@ -26,7 +23,7 @@ PatchSize = Annotated[int, "Samples per side of kd's patches."]
 Dim = Annotated[int, "Dimensions that the whitening keeps."]
 Magnification = Annotated[float, "Side of a patch in keypoint sizes."]
 
-# What commands on two photographs or on a collection take.
+# Of commands on two photographs or on a collection.
 Photos = Annotated[
     list[Path] | None,
     typer.Argument(
@@ -44,15 +41,15 @@ Ratio = Annotated[
     float, "Largest ratio of the distances to the nearest and the second nearest neighbour."
 ]
 Scheduler = Annotated[
-    str | None,
-    "Run on Dask: the address of a scheduler, or local for a cluster of processes on "
-    "this machine, --workers of them.",
+    str | None, "Run on a Dask cluster: the address of its scheduler, such as tcp://host:8786."
 ]
+
+FIGURES = (".png", ".pdf", ".svg")
 
 
 @dataclass(frozen=True)
 class Extracting:
-    """What is extracted from the photographs of a collection, and where a run begins."""
+    """How the features of a collection are extracted, and where a run begins."""
 
     descriptor: Descriptor = "kd"
     weights: Weights = None
@@ -68,7 +65,7 @@ class Extracting:
 
     @property
     def progress(self) -> bool:
-        """Whether somebody looks on."""
+        """Whether stderr is a terminal that may show progress."""
         return not self.as_json and sys.stderr.isatty()
 
     def extraction(self, dtype: str = "float16") -> Any:
@@ -81,6 +78,9 @@ class Extracting:
 
 def make_feature(name: str, weights: str | None = None) -> Any:
     """The descriptor of a name; `weights` replaces the matrices of "kd"."""
+    from kd_cv.opencv.kd_descriptor import KDDescriptor
+    from kd_cv.opencv.rootsift import as_feature
+
     if weights is None:
         return as_feature(name)
     if name != "kd":
@@ -88,48 +88,21 @@ def make_feature(name: str, weights: str | None = None) -> Any:
     return KDDescriptor(weights=weights)
 
 
-LAST = ("cache", "as_json")  # in the help of every command
-
-
-def _with_help(annotation: Any) -> Any:
-    """Annotated[type, help, names...] in the words of typer."""
-    help_, *names = getattr(annotation, "__metadata__", [None])
-    if not isinstance(help_, str):
-        return annotation
-    return Annotated[annotation.__origin__, typer.Option(*names, help=help_)]
-
-
-def grouped(command: Callable[..., None]) -> Callable[..., None]:
-    """A command as typer reads it: with the options of a group in place of the group."""
-    groups: dict[str, Any] = {}
-    options: list[inspect.Parameter] = []
-    for name, parameter in inspect.signature(command).parameters.items():
-        if is_dataclass(parameter.annotation):
-            groups[name] = parameter.annotation
-            # Not by typing.get_type_hints: Python 3.10 adds another | None to what is None by
-            # default.
-            options += [
-                parameter.replace(name=field.name, default=field.default, annotation=field.type)
-                for field in fields(parameter.annotation)
-            ]
-        else:
-            options.append(parameter)
-
-    @wraps(command)
-    def called(**given: Any) -> None:
-        made = {
-            name: kind(**{field.name: given.pop(field.name) for field in fields(kind)})
-            for name, kind in groups.items()
-        }
-        command(**made, **given)
-
-    called.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-        [
-            option.replace(
-                kind=inspect.Parameter.KEYWORD_ONLY, annotation=_with_help(option.annotation)
-            )
-            for option in sorted(options, key=lambda option: option.name in LAST)
-        ]
-    )
-    called.__annotations__ = {}
-    return called
+def check_output(
+    path: Path | None, suffixes: Sequence[str] = (), inputs: Sequence[Path] = ()
+) -> None:
+    """Refuse, before any work, an output of another kind, that cannot be written, or an input."""
+    if path is None:
+        return
+    if suffixes and path.suffix not in suffixes:
+        raise ValueError(f"{path}: unknown kind of file, expected {', '.join(suffixes)}")
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a directory, expected a file to write")
+    try:
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
+    except OSError as error:
+        raise OSError(f"cannot write in {path.parent}: {error.strerror}") from error
+    for given in inputs:
+        if path.exists() and given.exists() and os.path.samefile(path, given):
+            raise ValueError(f"{path} is one of the photographs: it would be overwritten")

@@ -1,46 +1,54 @@
-"""Batches of images: the unit of work, each a partial file that is whole or absent."""
+"""Batches of images, each a partial file, and the threads or processes that they run on."""
 
 from __future__ import annotations
 
 import json
+import multiprocessing
+import os
+import signal
+import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import (
+    FIRST_COMPLETED,
+    Executor,
+    Future,
+    ProcessPoolExecutor,
+    ThreadPoolExecutor,
+    wait,
+)
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
+from functools import partial
+from multiprocessing.connection import wait as wait_for
 from pathlib import Path
 from typing import Any
 
 import cv2
-import numpy as np
 from numpy.typing import NDArray
 
 from kd_cv.collection.extraction import STAGES, Clock, Extraction
-from kd_cv.collection.hdf5 import open_hdf5, text_attribute, writing_hdf5
-from kd_cv.collection.names import Collection
-from kd_cv.collection.store import SETTINGS, write_image
+from kd_cv.collection.store import names_in, open_hdf5, write_image, writing_hdf5
 from kd_cv.io.files import digest, reason, replacing
 from kd_cv.io.images import read_gray
-from kd_cv.parallel import on_threads
 
 MAX_BATCH = 16  # images of one partial file: what a crash can cost each worker
-
-Decoded = tuple[NDArray[np.uint8] | str, float]  # see `decode`
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Some images whose features go to one partial file."""
+    """Some images, root / name, whose features go to one partial file; sources: see `source_of`."""
 
     root: Path
     names: tuple[str, ...]
+    sources: tuple[str, ...]
     part: Path
     settings: str  # of the extraction, as text
 
 
 @dataclass(frozen=True)
 class Report:
-    """What became of a batch.
+    """The result of a batch.
 
     done     images described now; `kept`: by an earlier run
     skipped  name -> reason
@@ -55,39 +63,44 @@ class Report:
 
 
 def batches(
-    collection: Collection, names: Sequence[str], folder: Path, settings: str
+    root: Path, sources: Mapping[str, str], folder: Path, extraction: Extraction
 ) -> list[Batch]:
-    """Cut the names into batches; a later run with the same names finds the same batches.
+    """Cut the names into batches; a later run with the same files finds the same batches.
 
     They get smaller towards the end, so that all workers finish at about the same time.
     """
-    parts: list[Batch] = []
+    names, settings = list(sources), extraction.settings_text
+    plan: list[Batch] = []
     start = 0
     while start < len(names):
         size = min(MAX_BATCH, max(1, (len(names) - start) // 64))
         chosen = tuple(names[start : start + size])
-        part = folder / f"{digest(json.dumps([settings, chosen]).encode(), 24)}.h5"
-        parts.append(Batch(collection.root, chosen, part, settings))
+        stamps = tuple(sources[name] for name in chosen)
+        key = json.dumps([settings, str(root), chosen, stamps])
+        part = folder / f"{digest(key.encode(), 24)}.h5"
+        plan.append(Batch(root, chosen, stamps, part, settings))
         start += size
-    return parts
+    return plan
 
 
-def run_batch(batch: Batch, extraction: Extraction, first: Future[Decoded] | None = None) -> Report:
+def run_batch(batch: Batch, extraction: Extraction, stop: Any = None) -> Report:
     """Extract a batch into its partial file, unless that is there already.
 
-    first  its first image, if it is being decoded already
+    stop  an event that ends the work before the next image
     """
+    if extraction.settings_text != batch.settings:  # a path may mean another file elsewhere
+        raise ValueError(
+            "this worker has other matrices, or another kd_cv, than the process that asks: name "
+            "weights by an absolute path that means the same file everywhere"
+        )
     report = finished(batch)
     if report:
         return report
     clock, skipped, keypoints = Clock(), {}, 0
-    # An image a worker: it needs no further threads.
-    with (
-        on_threads(1),
-        replacing(batch.part) as temporary,
-        writing_hdf5(temporary) as (file, check),
-    ):
-        for name, image in ahead(batch, clock, first):
+    with replacing(batch.part) as temporary, writing_hdf5(temporary) as (file, check):
+        for (name, image), source in zip(ahead(batch, clock), batch.sources, strict=True):
+            if stop is not None and stop.is_set():
+                raise InterruptedError("the run was stopped")
             if isinstance(image, str):
                 skipped[name] = image
                 continue
@@ -96,12 +109,10 @@ def run_batch(batch: Batch, extraction: Extraction, first: Future[Decoded] | Non
             except cv2.error as error:
                 skipped[name] = f"OpenCV cannot process it: {error}"
                 continue
-            write_image(file, name, features, extraction.dtype)
+            write_image(file, name, features, extraction.dtype, source)
             check()
             keypoints += len(features.frames)
         report = Report(len(batch.names) - len(skipped), keypoints, skipped, clock.seconds)
-        file.attrs[SETTINGS] = batch.settings
-        file.attrs["names"] = json.dumps(batch.names)
         file.attrs["report"] = json.dumps(vars(report))
     return report
 
@@ -109,33 +120,21 @@ def run_batch(batch: Batch, extraction: Extraction, first: Future[Decoded] | Non
 def finished(batch: Batch) -> Report | None:
     """The report of a batch whose partial file is whole; None if it has to be done."""
     try:
-        with open_part(batch) as file:
-            stored = json.loads(text_attribute(file, "report") or "")
-            skipped = {str(name): str(why) for name, why in stored["skipped"].items()}
-            done, keypoints = int(stored["done"]), int(stored["keypoints"])
-        if {*skipped} <= {*batch.names} and done == len(batch.names) - len(skipped):
-            return Report(0, keypoints, skipped, dict.fromkeys(STAGES, 0.0), kept=done)
-    except (OSError, KeyError, TypeError, ValueError, AttributeError):
-        pass  # not there, or cut off by a full disk or a power failure
-    return None
+        with open_hdf5(batch.part) as file:
+            stored = json.loads(file.attrs["report"])
+            names = {*names_in(file), *stored["skipped"]}
+    except (OSError, KeyError, TypeError, ValueError, RuntimeError):
+        return None  # not there, or cut off by a full disk or a power failure
+    if names != {*batch.names}:
+        return None
+    nothing = dict.fromkeys(STAGES, 0.0)
+    return Report(0, stored["keypoints"], stored["skipped"], nothing, kept=stored["done"])
 
 
-@contextmanager
-def open_part(batch: Batch) -> Iterator[Any]:
-    """The partial file of a batch; ValueError if it is not this batch with these settings."""
-    with open_hdf5(batch.part) as file:
-        content = text_attribute(file, SETTINGS), text_attribute(file, "names")
-        if content != (batch.settings, json.dumps(batch.names)):
-            raise ValueError(f"{batch.part} holds other images, or was made with other settings")
-        yield file
-
-
-def ahead(
-    batch: Batch, clock: Clock, first: Future[Decoded] | None = None
-) -> Iterator[tuple[str, NDArray[np.uint8] | str]]:
+def ahead(batch: Batch, clock: Clock) -> Iterator[tuple[str, NDArray[Any] | str]]:
     """Name and gray image, or why there is none; meanwhile the next one is decoded."""
     with ThreadPoolExecutor(1) as reader:
-        coming = first or reader.submit(decode, batch.root / batch.names[0])
+        coming = reader.submit(decode, batch.root / batch.names[0])
         for name, after in zip(batch.names, (*batch.names[1:], None), strict=True):
             image, seconds = coming.result()
             clock.seconds["decode"] += seconds
@@ -144,10 +143,10 @@ def ahead(
             yield name, image
 
 
-def decode(path: Path) -> Decoded:
+def decode(path: Path) -> tuple[NDArray[Any] | str, float]:
     """The gray image of a file, or why there is none, and the processor seconds it took."""
     start = time.thread_time()
-    image: NDArray[np.uint8] | str
+    image: NDArray[Any] | str
     try:
         image = read_gray(path)
     except (ValueError, OSError) as error:
@@ -158,3 +157,69 @@ def decode(path: Path) -> Decoded:
         else:
             image = reason(error).replace(f"{path}: ", "").replace(f"{path} ", "").strip()
     return image, time.thread_time() - start
+
+
+# ------------------------------------------------------------------------------- where batches run
+
+
+def by_threads(plan: Sequence[Batch], extraction: Extraction, workers: int) -> Iterator[Report]:
+    """Run batches on threads, one each: OpenCV and the descriptor release the GIL."""
+    stop = threading.Event()
+    work = partial(run_batch, extraction=extraction, stop=stop)
+    return _on(ThreadPoolExecutor(workers), work, plan, 2 * workers, stop)
+
+
+def by_processes(plan: Sequence[Batch], extraction: Extraction, workers: int) -> Iterator[Report]:
+    """Run batches on processes of one thread each."""
+    context = multiprocessing.get_context("spawn")
+    stop = context.Event()
+    count = max(1, min(workers, len(plan)))
+    pool = ProcessPoolExecutor(count, context, _start_process, (stop,))
+    work = partial(_in_process, extraction=extraction)
+    try:
+        yield from _on(pool, work, plan, 2 * count, stop)
+    except BrokenProcessPool as error:
+        raise RuntimeError(
+            "a worker process has ended: for lack of memory, or because the script that called "
+            'extract(workers=...) has no `if __name__ == "__main__":`'
+        ) from error
+
+
+def _on(
+    pool: Executor, work: Callable[[Batch], Report], plan: Sequence[Batch], ahead: int, stop: Any
+) -> Iterator[Report]:
+    """Reports as they finish; after an error or Ctrl-C no worker begins another image."""
+    waiting = iter(plan)
+    running: set[Future[Report]] = set()
+    try:
+        while True:
+            while len(running) < ahead and (batch := next(waiting, None)):
+                running.add(pool.submit(work, batch))
+            if not running:
+                return
+            ready, running = wait(running, return_when=FIRST_COMPLETED)
+            for future in ready:
+                yield future.result()
+    finally:
+        stop.set()
+        pool.shutdown(cancel_futures=True)
+
+
+_stop: Any = None  # in a worker process: an event of the process that started it
+
+
+def _start_process(stop: Any) -> None:
+    global _stop
+    _stop = stop
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent sets the event
+    cv2.setNumThreads(1)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    wait_for([multiprocessing.parent_process().sentinel])  # type: ignore[union-attr]
+    os._exit(1)
+
+
+def _in_process(batch: Batch, extraction: Extraction) -> Report:
+    return run_batch(batch, extraction, _stop)

@@ -2,8 +2,8 @@
 
 Workers see the same files as the caller, under the same paths. A batch of images becomes a partial
 file (see `extract`), a scene becomes a `Statistics`; the caller puts them together in a fixed
-order. What a lost worker had under way is done again by another; what takes longer than a limit
-ends the run. Both ways the result is, bit for bit, that of one process on such a machine.
+order. Dask gives the work of a lost worker to another. The result is, bit for bit, that of one
+process on such a machine.
 """
 
 from __future__ import annotations
@@ -11,79 +11,45 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from threading import Thread
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from kd_cv.checks import as_int
 from kd_cv.collection import Collection, Extraction, Summary, run
 from kd_cv.collection.batches import Batch, Report, run_batch
-from kd_cv.fit.scenes import Scene, scene_statistics
+from kd_cv.extractor import Extractor
+from kd_cv.extras import extra
 from kd_cv.io.files import PathLike
-from kd_cv.opencv.kd_descriptor import KDDescriptor
-from kd_cv.parallel import cores
-from kd_cv.settings import Settings
-from kd_cv.start import extra
-from kd_cv.whitening.statistics import Statistics
+
+if TYPE_CHECKING:
+    from kd_cv.fit.scenes import Scene
+    from kd_cv.opencv.kd_descriptor import KDDescriptor
+    from kd_cv.settings import Settings
+    from kd_cv.whitening.statistics import Statistics
 
 PATIENCE = 30  # seconds that a scheduler has to answer
-BATCH_LIMIT = 600  # seconds for a batch of images
-SHARE_LIMIT = 4 * 3600  # seconds for a share of a fit: a folder may be reconstructed
-SILENCE = 60  # seconds after which a worker of this machine that says nothing is replaced
-#: Dask's settings for processes on this machine. It samples what its workers do for a page that is
-#: not shown here, and has the C library give all memory back at once, to get it again at the next
-#: image: together a quarter of the processor time of `detectAndCompute`.
-LOCAL: dict[str, Any] = {
-    "distributed.scheduler.worker-ttl": f"{SILENCE} s",
-    "distributed.worker.profile.enabled": False,
-    "distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_": None,
-}
 
 Result = TypeVar("Result")
 
 
 @contextmanager
-def connected(scheduler: str = "local", workers: int | None = None) -> Iterator[Any]:
-    """A Dask client: of a scheduler ("tcp://host:8786"), or of processes on this machine ("local").
-
-    workers  processes on this machine, of one thread each; as many as there are cores by default
-    """
+def connected(scheduler: str) -> Iterator[Any]:
+    """A Dask client of a running scheduler, such as "tcp://host:8786"; nothing is started here."""
+    if "://" not in scheduler:
+        raise ValueError(
+            f"expected the address of a Dask scheduler, such as tcp://host:8786, got {scheduler!r}"
+            "; on one machine give a number of workers instead"
+        )
     distributed = _distributed()
-    if scheduler != "local":
-        if workers is not None:
-            raise ValueError(f"the scheduler {scheduler!r} has its own workers, got {workers} too")
-        _check_answers(scheduler)
-        with _said_by_us("distributed.client"), distributed.Client(scheduler) as client:
-            yield client
-        return
-    count = cores() if workers is None else as_int(workers, "workers")
-    with (
-        extra("dask.config", "a cluster needs Dask", "cluster").set(LOCAL),
-        distributed.LocalCluster(
-            n_workers=count,
-            threads_per_worker=1,
-            processes=True,
-            dashboard_address=None,
-            # Its port would be 8787 even so, with a warning if another cluster has that.
-            scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},
-            env={"OPENCV_FOR_THREADS_NUM": "1"},  # the processes are the parallelism
-        ) as local,
-        distributed.Client(local) as client,
-    ):
-        yield client
-
-
-@contextmanager
-def _said_by_us(name: str) -> Iterator[None]:
-    """Keep a logger from showing the tracebacks of errors that are raised here too."""
-    logger = logging.getLogger(name)
+    _check_answers(scheduler)
+    logger = logging.getLogger("distributed.client")  # it shows tracebacks of errors raised here
     before = logger.level
     logger.setLevel(logging.CRITICAL)
     try:
-        yield
+        with distributed.Client(scheduler) as client:
+            yield client
     finally:
         logger.setLevel(before)
 
@@ -112,19 +78,16 @@ def extract(
     extraction: Extraction | None = None,
     *,
     client: Any,
-    limit: float = BATCH_LIMIT,
     **options: Any,
 ) -> Summary:
     """`kd_cv.collection.extract` with the batches run on a cluster.
-
-    limit  seconds that a batch, of 16 images at most, may take; then a TimeoutError names them
 
     >>> with connected("tcp://scheduler:8786") as client:  # doctest: +SKIP
     ...     print(extract("/shared/photographs", "/shared/features.h5", client=client))
     """
 
     def on_workers(plan: Sequence[Batch], extraction: Extraction) -> Iterator[Report]:
-        return (report for _, report in _map(client, limit, run_batch, plan, extraction))
+        return (report for _, report in _map(client, run_batch, plan, extraction))
 
     threads = max(1, sum(client.nthreads().values()))
     output = Path(output).absolute()  # the workers may stand in another folder
@@ -139,9 +102,12 @@ def fit_statistics(
     kd      whose settings are used; its whitening is not
     client  of a Dask cluster, or None for this process
 
-    >>> whitening = Whitening.fit(fit_statistics(scenes, client=client))  # doctest: +SKIP
+    >>> whitening = fit_whitening(fit_statistics(scenes, client=client))  # doctest: +SKIP
     """
-    raw = (kd or KDDescriptor(whitening=None)).settings.raw
+    from kd_cv.settings import Settings
+    from kd_cv.whitening.statistics import Statistics
+
+    raw = (Settings(whitening=None) if kd is None else kd.settings).raw
     run = one_by_one if client is None else in_order(client)
     total = Statistics(raw.descriptor_size)
     for statistics in run(partial(_statistics_of, raw), scenes):
@@ -150,7 +116,9 @@ def fit_statistics(
 
 
 def _statistics_of(raw: Settings, scene: Scene) -> Statistics:
-    return scene_statistics([scene], raw.rows, raw.descriptor_size)
+    from kd_cv.fit.matrices import scene_statistics
+
+    return scene_statistics([scene], Extractor(raw).describe, raw.descriptor_size)
 
 
 def one_by_one(work: Callable[[Any], Result], items: Sequence[Any]) -> Iterator[Result]:
@@ -168,7 +136,7 @@ def in_order(client: Any) -> Callable[[Callable[[Any], Result], Sequence[Any]], 
         # Rounding depends on the order of a sum: whatever is ready first, give the first item's.
         ready: dict[int, Result] = {}
         given = 0
-        for index, result in _map(client, SHARE_LIMIT, _single_threaded, items, work):
+        for index, result in _map(client, _single_threaded, items, work):
             ready[index] = result
             while given in ready:
                 yield ready.pop(given)
@@ -184,11 +152,9 @@ def _single_threaded(item: Any, work: Callable[[Any], Result]) -> Result:
 
 
 def _map(
-    client: Any, limit: float, work: Callable[..., Result], items: Sequence[Any], *arguments: Any
+    client: Any, work: Callable[..., Result], items: Sequence[Any], *arguments: Any
 ) -> Iterator[tuple[int, Result]]:
     """Index and result of work(item, *arguments) as they finish, a few per worker at a time."""
-    if not limit > 0:
-        raise ValueError(f"the limit must be a positive number of seconds, got {limit:g}")
     distributed = _distributed()
     index_of: dict[Any, int] = {}
     waiting = iter(enumerate(items))
@@ -197,49 +163,25 @@ def _map(
     def submit() -> None:
         index, item = next(waiting, (None, None))
         if index is not None:
-            future = client.submit(_within, limit, work, item, *arguments, pure=False)
+            future = client.submit(work, item, *arguments, pure=False)
             index_of[future] = index
             running.add(future)
 
     for _ in range(4 * max(1, sum(client.nthreads().values()))):
         submit()
-    for future in running:
-        try:
-            result = future.result()
-        except (CancelledError, distributed.comm.CommClosedError) as error:  # nobody here cancels
-            raise ConnectionError(
-                f"the scheduler at {client.scheduler.address} is lost: start it again, then this; "
-                "an extraction goes on where it was"
-            ) from error
-        yield index_of.pop(future), result
-        submit()
-
-
-def _within(limit: float, work: Callable[..., Result], item: Any, *arguments: Any) -> Result:
-    """work(item, *arguments); TimeoutError, which names the item, if it takes longer than `limit`.
-
-    A thread cannot be ended: it is left behind, and ends with its worker.
-    """
-    result: Future[Result] = Future()
-
-    def run() -> None:
-        try:
-            result.set_result(work(item, *arguments))
-        except BaseException as error:
-            result.set_exception(error)
-
-    Thread(target=run, daemon=True).start()
-    if not wait([result], limit).done:
-        raise TimeoutError(f"no end after {limit:g} seconds: {_names_of(item)}")
-    return result.result()
-
-
-def _names_of(item: Any) -> str:
-    """What a batch, a scene or a share of a fit is made of."""
-    if isinstance(item, Scene):
-        return item.name
-    names = item.names if isinstance(item, Batch) else item[0]
-    return ", ".join(map(str, names)) if isinstance(names, tuple) else str(names)
+    try:
+        for future in running:
+            try:
+                result = future.result()
+            except (CancelledError, distributed.comm.CommClosedError) as error:
+                raise ConnectionError(
+                    f"the scheduler at {client.scheduler.address} is lost: start it again, then "
+                    "this; an extraction continues where it was"
+                ) from error
+            yield index_of.pop(future), result
+            submit()
+    finally:  # after an error nothing more is begun
+        client.cancel(list(index_of))
 
 
 def _distributed() -> Any:

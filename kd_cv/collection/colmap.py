@@ -7,11 +7,13 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from kd_cv.checks import as_int
 from kd_cv.collection import Collection, Extraction, extract, reading
+from kd_cv.collection.batches import by_threads
 from kd_cv.collection.database import (
     PAIRS,
     CameraChoice,
@@ -81,15 +83,16 @@ def reconstruct(
     collection, workspace = Collection.of(images), Path(workspace)
     workspace.mkdir(parents=True, exist_ok=True)
     features, database = workspace / "features.h5", workspace / "database.db"
+    runner = partial(by_threads, workers=threads) if threads else None
     summary = extract(
-        collection, features, extraction, workers=threads, overwrite=overwrite, progress=progress
+        collection, features, extraction, overwrite=overwrite, progress=progress, runner=runner
     )
     names = [name for name in collection.names if name not in summary.skipped]
     wanted = _pairs(pairs, names)
     # What an earlier run has made stays until this one has the same.
     with quiet(), drafting(workspace / "draft") as drafts:
         draft = drafts / database.name
-        write_database(features, collection.root, draft, camera)
+        write_database(features, collection.root, draft, camera, names)
         match_database(draft, features, wanted, matcher=matcher, ratio=ratio, threads=count)
         model = largest_model(draft, collection.root, workspace / MODEL, count)
         for made in (draft, drafts / PAIRS):

@@ -81,20 +81,33 @@ def bytes_of(rows: NDArray[np.float32], descriptor: str) -> NDArray[np.uint8]:
 
 
 def write_database(
-    features: PathLike, image_root: PathLike, database: PathLike, camera: CameraChoice = "auto"
+    features: PathLike,
+    image_root: PathLike,
+    database: PathLike,
+    camera: CameraChoice = "auto",
+    names: Sequence[str] | None = None,
 ) -> dict[str, int]:
     """Images, cameras, keypoints and descriptors of a feature file into a new COLMAP database.
 
     Keypoints move by half a pixel: COLMAP has the corner of the first pixel at (0, 0). Descriptors
-    of more than 128 dimensions are left out; they can be matched with matcher="kd" only. Returns
-    the id of each image.
+    of more than 128 dimensions are left out; they can be matched with matcher="kd" only.
+
+    names  those of the images to write; all of the feature file by default
+
+    Returns the id of each image.
     """
     pycolmap = load_pycolmap()
     mode = camera_mode(camera)
     with reading(features) as stored, replacing(database) as temporary:
         temporary.unlink()
         open_database(temporary).close()  # makes the tables
-        names = list(stored)
+        names = list(stored if names is None else names)
+        missing = [name for name in names if not Path(image_root, name).is_file()]
+        if missing:
+            raise ValueError(
+                f"{len(missing)} of {len(names)} images of {features} are not in {image_root}, "
+                f"such as {missing[0]}: extract the features again, with --overwrite"
+            )
         pycolmap.import_images(temporary, image_root, mode, image_names=names)
         with open_database(temporary) as target:
             ids = {image.name: image.image_id for image in target.read_all_images()}
@@ -102,10 +115,16 @@ def write_database(
             if refused:
                 raise ValueError(
                     f"COLMAP refuses {len(refused)} of {len(names)} images, such as {refused[0]}: "
-                    f"those of one camera must have one size (camera {camera!r}; try 'auto')"
+                    "it cannot read that format, or images of one camera differ in size "
+                    f"(camera {camera!r})"
                 )
             for name in names:
                 of_image = stored[name]
+                seen = target.read_camera(target.read_image(ids[name]).camera_id)
+                if of_image.image_size != (seen.width, seen.height):
+                    raise ValueError(
+                        f"{name} has changed since its features were extracted: extract them again"
+                    )
                 sigma, turn = sigma_from_size(of_image.frames[:, 2]), radians(of_image.frames[:, 3])
                 keypoints = np.column_stack([to_corner(of_image.frames[:, :2]), sigma, turn])
                 target.write_keypoints(ids[name], keypoints.astype(np.float32))
@@ -124,7 +143,7 @@ def read_pairs(path: PathLike) -> list[Pair]:
 
     A tab separates them; or, in a line without a tab, blanks. With tabs, names may have blanks.
     """
-    lines = read_text(path, MAX_LIST_BYTES, "utf-8").splitlines()
+    lines = read_text(path, MAX_LIST_BYTES, "utf-8-sig").splitlines()
     pairs = [tuple(line.split("\t" if "\t" in line else None)) for line in lines if line.strip()]
     for number, pair in enumerate(pairs, 1):
         if len(pair) != 2 or not all(pair):
@@ -160,6 +179,10 @@ def match_database(
     ratio    largest ratio of the distances to the nearest and the second neighbour
     """
     pycolmap = load_pycolmap()
+    pairs = list({frozenset(pair): pair for pair in reversed(pairs)}.values())[::-1]
+    for a, b in pairs:
+        if a == b:
+            raise ValueError(f"an image cannot be matched with itself: {a!r}")
     if matcher not in ("kd", "colmap"):
         raise ValueError(f"matcher must be 'kd' or 'colmap', got {matcher!r}")
     with open_database(database) as target:

@@ -1,4 +1,4 @@
-"""What is done with one image of a collection, and the settings that say so."""
+"""The extraction of the features of one image, and its settings."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 
 from kd_cv.checks import as_int
 from kd_cv.collection.store import DTYPES, Features
-from kd_cv.descriptor.frames import resized_frames
+from kd_cv.descriptor.frames import Frames, resized_frames
+from kd_cv.gray import as_detectable
 from kd_cv.io.files import PathLike
 from kd_cv.io.images import reduced
 from kd_cv.keypoints import from_keypoints, strongest
 from kd_cv.opencv.kd_descriptor import KDDescriptor
-from kd_cv.opencv.rootsift import DESCRIPTORS, as_feature
 
 LAYOUT = 1  # to be raised when the layout or the meaning of a setting changes
 MAX_KEYPOINTS = 2**19  # of an image: what a feature file can be read back with
@@ -33,7 +33,7 @@ CONTRAST = 0.02
 
 @dataclass(frozen=True)
 class Extraction:
-    """What is done with one image.
+    """How the features of an image are extracted.
 
     descriptor     "kd", "sift", "rootsift", or a KDDescriptor; each finds its own keypoints
     max_keypoints  the strongest that are kept; of ours with a contrast of 0.02 at least, if the
@@ -58,11 +58,8 @@ class Extraction:
         elif not isinstance(self.descriptor, str):
             kind = type(self.descriptor).__name__
             raise TypeError(f"descriptor must be a name or a KDDescriptor, got {kind}")
-        elif self.descriptor not in DESCRIPTORS:
-            raise ValueError(
-                f"unknown descriptor {self.descriptor!r}: expected one of {list(DESCRIPTORS)} "
-                "or a KDDescriptor"
-            )
+        elif self.descriptor != "kd":
+            self.feature  # noqa: B018  (ValueError for an unknown name)
         if self.dtype == "uint8" and self.descriptor in ("sift", "rootsift"):
             raise ValueError(f"dtype 'uint8' is for KD descriptors, not for {self.descriptor!r}")
 
@@ -75,6 +72,8 @@ class Extraction:
         """The object that describes, giving float32 rows."""
         kd = KDDescriptor() if self.descriptor == "kd" else self.descriptor
         if isinstance(kd, str):
+            from kd_cv.opencv.rootsift import as_feature
+
             return as_feature(kd)
         given = kd.detection.contrastThreshold
         return kd.with_settings(
@@ -100,26 +99,27 @@ class Extraction:
         """The settings as they are written into files."""
         return json.dumps(self.settings, sort_keys=True)
 
-    def features(self, gray: NDArray[np.uint8], clock: Clock | None = None) -> Features:
-        """The features of one gray image (H, W), in its own pixels."""
+    def features(self, gray: NDArray[Any], clock: Clock | None = None) -> Features:
+        """The features of one gray image (H, W), uint8 or float32, in its own pixels."""
         clock = clock or Clock()
         height, width = gray.shape
         with clock("detect"):
             seen = reduced(gray, self.max_size)
+            if not isinstance(self.feature, KDDescriptor):
+                seen = as_detectable(seen)  # cv2.SIFT takes 8 bits
             keypoints = strongest(self.detect(seen), self.max_keypoints)
         with clock("describe"):
-            keypoints, rows = self.feature.compute(seen, keypoints)
+            frames, responses, rows = described(self.feature, seen, keypoints)
             ratio = np.array([width, height]) / np.array(seen.shape[::-1])
-            frames = resized_frames(from_keypoints(keypoints), ratio)
         return Features(
-            frames,
+            resized_frames(frames, ratio),
             np.zeros((0, self.dim), np.float32) if rows is None else rows,
-            np.array([k.response for k in keypoints], np.float32),
+            responses,
             (width, height),
             max(1.0, max(gray.shape) / (self.max_size or np.inf)),
         )
 
-    def detect(self, gray: NDArray[np.uint8]) -> Sequence[cv2.KeyPoint]:
+    def detect(self, gray: NDArray[Any]) -> Sequence[cv2.KeyPoint]:
         """Keypoints of an image; a subclass may find others."""
         return self.feature.detect(gray, None)
 
@@ -129,24 +129,37 @@ class Extraction:
         return self.feature.descriptorSize() if isinstance(self.feature, KDDescriptor) else 128
 
 
-def check_settings(where: PathLike, found: str | None, wanted: str) -> None:
+def described(
+    feature: Any, gray: NDArray[Any], keypoints: Sequence[cv2.KeyPoint]
+) -> tuple[Frames, NDArray[np.float32], Any]:
+    """Frames (N, 4), responses (N,) and descriptors (N, D), or None, at keypoints of an image.
+
+    The only call of a descriptor in this package.
+    """
+    keypoints, rows = feature.compute(gray, keypoints)
+    responses = np.array([keypoint.response for keypoint in keypoints], np.float32)
+    return from_keypoints(keypoints), responses, rows
+
+
+OVERWRITE = "give another output, or --overwrite it"
+
+
+def check_settings(
+    where: PathLike, found: str | None, wanted: str, advice: str = OVERWRITE
+) -> None:
     """ValueError that names the differences between two texts of settings."""
     if found == wanted:
         return
     try:
         old, new = (_flat(json.loads(text or "")) for text in (found, wanted))
-    except (ValueError, TypeError, RecursionError):
-        raise ValueError(
-            f"{where} was not written by kd_cv: give another output, or --overwrite it"
-        ) from None
+    except (ValueError, TypeError):
+        raise ValueError(f"{where} was not written by kd_cv: {advice}") from None
     changed = ", ".join(
         f"{key} {old.get(key)!r} there and {new.get(key)!r} here"
         for key in sorted({*old, *new})
         if old.get(key) != new.get(key)
     )
-    raise ValueError(
-        f"{where} has other settings ({changed}): give another output, or --overwrite it"
-    )
+    raise ValueError(f"{where} has other settings ({changed}): {advice}")
 
 
 def _flat(settings: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Which images make a collection, and the names that they have in files."""
+"""The images of a collection, and their names in files."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from kd_cv.io.files import PathLike, read_text, utf8
 from kd_cv.io.images import PHOTO_SUFFIXES, by_suffix, find_photos, say_others
 
 MAX_LIST_BYTES = 2**30  # a million names take 50 MB
-MAX_DEPTH = 64  # folders of a name; HDF5 takes longer for each, by their square in all
+MAX_DEPTH = 64  # folders of a name: HDF5 takes longer for each, by their square in all
 
 
 @dataclass(frozen=True)
 class Collection:
     """Images by their names: paths below a root folder.
 
-    refused  what was found and cannot be taken: name -> reason
+    refused  names that cannot be used: name -> reason
     others   files beside them that are not photographs: suffix -> count
     """
 
@@ -48,21 +48,15 @@ class Collection:
                 raise ValueError(
                     f"{str(path)!r} is one file: expected a folder, a glob pattern or a list (.txt)"
                 )
-            lines = map(str.strip, read_text(path, MAX_LIST_BYTES, "utf-8").splitlines())
+            lines = map(str.strip, read_text(path, MAX_LIST_BYTES, "utf-8-sig").splitlines())
             listed = [name_in(line) for line in lines if line and not line.startswith("#")]
             return cls._named(Path(root or path.parent), listed, {}, {})
         wild = [i for i, part in enumerate(path.parts) if any(c in part for c in "*?[")]
         if not wild:
             raise FileNotFoundError(f"no folder, list file or pattern {str(path)!r}")
-        fixed = path.parts[: wild[0]]
-        base = Path(root) if root else Path(*fixed)
-        try:
-            matched = list(Path(*fixed).glob(str(Path(*path.parts[len(fixed) :]))))
-        except RecursionError:
-            raise ValueError(
-                f"folders below {str(Path(*fixed))!r} are too deep for a pattern: give the folder"
-            ) from None
-        files = [p for p in matched if p.is_file()]
+        fixed = Path(*path.parts[: wild[0]])
+        base = Path(root) if root else fixed
+        files = [p for p in fixed.glob(str(Path(*path.parts[wild[0] :]))) if p.is_file()]
         photos = [p for p in files if p.suffix.lower() in PHOTO_SUFFIXES]
         others = by_suffix([p for p in files if p.suffix.lower() not in PHOTO_SUFFIXES])
         return cls._named(base, sorted(_below(photo, base) for photo in photos), {}, others)
@@ -85,7 +79,7 @@ class Collection:
 
 
 def name_in(text: str) -> str:
-    """A name as it is stored: a relative path that stays below its root; ValueError otherwise."""
+    """Check a name: a relative path that stays below its root."""
     path = PurePosixPath(text)
     if path.is_absolute() or ".." in path.parts or not path.parts or "\0" in text:
         raise ValueError(f"image name {text!r} must be a path below the folder of the images")

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from kd_cv.extras import extra
 from kd_cv.io.files import drafting
-from kd_cv.start import extra
 
 
 def load_pycolmap() -> Any:

@@ -15,21 +15,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kd_cv.checks import as_int
 from kd_cv.collection import Extraction, FeatureFile, Features, reading
 from kd_cv.collection.extraction import check_settings
-from kd_cv.gray import as_detectable, as_gray
+from kd_cv.extras import extra
+from kd_cv.gray import as_gray
 from kd_cv.io.archive import read_archive, write_archive
 from kd_cv.io.files import PathLike, refused_as
 from kd_cv.matching.neighbours import RATIO, match_descriptors
 from kd_cv.matching.two_view import Model, estimate
-from kd_cv.start import extra
 from kd_cv.types import Image
 
 EXACT_BELOW = 20_000  # descriptors: so few are compared one by one
 NEIGHBOURS = 8
+NEAR = 0.3  # distance, in norms of a descriptor, below which two may be copies of one
 PROBES = 16  # lists of the index that are searched
 TRAINED_PER_LIST = 64  # descriptors that the clustering sees
-CANDIDATES = 20  # images with most votes that are verified
+CANDIDATES = 20  # images with most votes that are verified, at least
 MIN_INLIERS = 12
 THRESHOLD = 8.0  # of the inliers of a plane or a scene, in pixels
 Array32 = NDArray[np.float32]
@@ -117,21 +119,13 @@ class Index:
     def load(cls, path: PathLike) -> Index:
         """Read a file written by `save`; ValueError if it is damaged."""
         arrays, content = read_archive(path, "index", os.path.getsize(path))
-        try:
-            starts, data = arrays["starts"], arrays["index"]
+        errors = KeyError, TypeError, RuntimeError, AssertionError, ValueError
+        with refused_as(f"{path} is not a sound index", *errors):
             names, features, settings = (content[key] for key in ("names", "features", "settings"))
-        except KeyError as error:
-            raise ValueError(f"{path} is not an index: it lacks {error}") from error
-        whole = starts.dtype == np.int64 and isinstance(names, list)
-        if not whole or starts.shape != (len(names) + 1,):
-            raise ValueError(f"{path}: its names and its {starts.shape} starts do not fit")
-        if not all(isinstance(text, str) for text in (features, settings, *names)):
-            raise ValueError(f"{path}: its names and settings must be text")
-        errors = RuntimeError, AssertionError, TypeError
-        with refused_as(f"{path} holds no index of FAISS's", *errors):
-            index = _faiss().deserialize_index(data.astype(np.uint8, casting="no"))
-        if starts[0] != 0 or (np.diff(starts) < 0).any() or starts[-1] != index.ntotal:
-            raise ValueError(f"{path}: its starts are not those of {index.ntotal} descriptors")
+            starts = arrays["starts"]
+            index = _faiss().deserialize_index(arrays["index"])
+            if starts.shape != (len(names) + 1,) or starts[-1] != index.ntotal:
+                raise ValueError(f"its starts are not those of {index.ntotal} descriptors")
         return cls(Path(features), tuple(names), starts, index, settings)
 
     def search(
@@ -141,40 +135,45 @@ class Index:
 
         extraction  as that of the feature file, to which it must be equal
         """
+        top = as_int(top, "top")
         extraction = extraction or Extraction()
-        check_settings(self.features, self.settings, extraction.settings_text)
-        query = extraction.features(as_detectable(as_gray(image)))
+        advice = "search with the extraction of the feature file"
+        check_settings(self.features, self.settings, extraction.settings_text, advice)
+        query = extraction.features(as_gray(image))
         votes = self.votes(query.descriptors)
         order = np.argsort(-votes, kind="stable")[: max(top, CANDIDATES)]
         hits = [Hit(self.names[i], float(votes[i])) for i in order[votes[order] > 0]]
         with reading(self.features) as stored:
-            hits[:CANDIDATES] = [
-                verified(hit, query, stored[hit.name]) for hit in hits[:CANDIDATES]
-            ]
+            hits = [verified(hit, query, stored[hit.name]) for hit in hits]
         return sorted(hits, key=lambda hit: (-hit.inliers, -hit.votes))[:top]
 
     def votes(self, descriptors: Array32) -> NDArray[np.float64]:
         """Votes for each image: (images,).
 
         A descriptor gives the image of a neighbour at distance d the vote 1 - (d / d_k)^2, where
-        d_k is the distance of its k-th neighbour, so that a descriptor which is near to many has
-        little to say. Each image gets one vote of it only, for its nearest neighbour there.
+        d_k is the distance of its k-th neighbour, so that a descriptor which is near to many counts
+        little. Copies of one photograph are near to each other and must not silence it: d_k is at
+        least `NEAR`, and k is doubled until the k-th neighbour is farther away than that. Each
+        image gets one vote of a descriptor only, for its nearest neighbour there.
         """
         votes = np.zeros(len(self.names))
-        if not len(descriptors):
-            return votes
         ivf = _faiss().try_extract_index_ivf(self.faiss)
         if ivf is not None:
             ivf.nprobe = min(PROBES, ivf.nlist)
-        count = min(NEIGHBOURS, len(self))
-        squares, rows = self.faiss.search(np.ascontiguousarray(descriptors, np.float32), count)
-        valid = rows >= 0
-        farthest = np.where(valid, squares, 0).max(axis=1, keepdims=True)
-        weights = np.where(valid, 1 - squares / np.maximum(farthest, 1e-12), 0)
-        images = np.searchsorted(self.starts, rows, side="right") - 1
-        for j in range(count):
-            first = (images[:, :j] != images[:, j : j + 1]).all(axis=1) & valid[:, j]
-            np.add.at(votes, images[first, j], weights[first, j])
+        queries, count = np.ascontiguousarray(descriptors, np.float32), NEIGHBOURS
+        while len(queries):
+            count = min(count, len(self))
+            squares, rows = self.faiss.search(queries, count)
+            valid = rows >= 0
+            near = NEAR**2 * (queries**2).sum(axis=1, keepdims=True) + 1e-12
+            farthest = np.where(valid, squares, 0).max(axis=1, keepdims=True)
+            done = (farthest > near).ravel() | ~valid.all(axis=1) | (count == len(self))
+            weights = np.where(valid, 1 - squares / np.maximum(farthest, near), 0).clip(0)
+            images = np.searchsorted(self.starts, rows, side="right") - 1
+            for j in range(count):
+                first = (images[:, :j] != images[:, j : j + 1]).all(axis=1) & valid[:, j] & done
+                np.add.at(votes, images[first, j], weights[first, j])
+            queries, count = queries[~done], 2 * count
         return votes
 
     def pairs(self, top: int = 20) -> list[tuple[str, str]]:

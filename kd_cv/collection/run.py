@@ -2,34 +2,44 @@
 
 An HDF5 file that is open for writing does not survive a crash. So batches of images go to small
 files in `<output>.partial/`, each of which appears whole or not at all, and the output is put
-together from them at the end, again whole or not at all. A run that was stopped at any moment goes
-on from the batches that are there. The settings are kept beside the data: a file is never continued
-with other settings, and only one run at a time works on an output.
+together from them at the end, again whole or not at all. A run that was stopped continues from the
+batches that are there.
+
+A stored result belongs to a root folder, a name, a file size, a modification time and the settings,
+which hold a digest of the matrices. Anything else is extracted again.
 """
 
 from __future__ import annotations
 
+import errno
+import json
 import math
 import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial, reduce
 from pathlib import Path
-from threading import Thread
-
-import cv2
-import numpy as np
+from typing import Any
 
 from kd_cv.checks import as_int
-from kd_cv.collection.batches import Batch, Report, batches, decode, open_part, run_batch
+from kd_cv.collection.batches import Batch, Report, batches, by_processes, by_threads
 from kd_cv.collection.extraction import STAGES, Extraction, check_settings
-from kd_cv.collection.hdf5 import load_h5py, open_hdf5, text_attribute, writing_hdf5
 from kd_cv.collection.names import Collection
-from kd_cv.collection.partial import clear, keep_settings, owned, remove
-from kd_cv.collection.store import READERS, SETTINGS, copy_image, names_in
+from kd_cv.collection.store import (
+    READERS,
+    SETTINGS,
+    SOURCE,
+    copy_image,
+    load_h5py,
+    names_in,
+    open_hdf5,
+    settings_in,
+    writing_hdf5,
+)
+from kd_cv.extras import extra
 from kd_cv.io.files import PathLike, printable, replacing
 from kd_cv.io.images import say_others
 from kd_cv.parallel import cores
@@ -37,12 +47,12 @@ from kd_cv.parallel import cores
 
 @dataclass(frozen=True)
 class Summary:
-    """What a run did.
+    """The result of a run.
 
-    images     in the collection; of these `kept` were described by an earlier run
+    images     in the collection; `kept`: those whose features an earlier run has stored
     skipped    name -> reason
     others     files beside them that are not photographs: suffix -> count
-    seconds    from start to end; `cpu`: processor seconds by stage, as the threads count them
+    seconds    from start to end; `cpu`: processor seconds by stage
     """
 
     output: Path
@@ -58,7 +68,7 @@ class Summary:
 
     @property
     def use(self) -> float:
-        """Part of the workers' time that went into decoding, detecting and describing."""
+        """Fraction of the workers' time that went into decoding, detecting and describing."""
         return sum(self.cpu.values()) / max(1e-9, self.seconds * self.workers)
 
     @property
@@ -75,12 +85,12 @@ class Summary:
         if self.done:
             each = ", ".join(f"{s} {1e3 * t / self.done:.0f} ms" for s, t in self.cpu.items())
             lines.append(f"an image: {each}; {self.use:.0%} of {self.workers} workers' time")
-        lines += [printable(f"skipped {name}: {reason}") for name, reason in self.skipped.items()]
+        lines += [f"skipped {name}: {reason}" for name, reason in self.skipped.items()]
         if self.skipped:
             lines.append(f"{len(self.skipped)} of {self.images} images skipped")
         if self.others:
-            lines.append(printable(say_others(self.others)))
-        return "\n".join(lines)
+            lines.append(say_others(self.others))
+        return "\n".join(map(printable, lines))
 
 
 # Runs batches in any order and yields their reports as they finish.
@@ -101,9 +111,10 @@ def extract(
     """Extract features of a collection into one HDF5 file (extra `features`).
 
     images     a folder, a glob pattern, or a list file; `root`: what names are relative to
-    workers    images at a time, one thread each; as many as there are cores by default
-    overwrite  start over; otherwise images that the output already has, by name, are kept
-    runner     where the batches are run; on threads of this process by default
+    workers    processes to work on; by default the threads of this process. A script that asks for
+               processes needs `if __name__ == "__main__":`, as with `multiprocessing`
+    overwrite  start over; otherwise images that the output already has, unchanged, are kept
+    runner     where the batches are run, in place of threads and processes
 
     >>> print(extract("photographs", "features.h5"))
     features.h5: 3 images, ...
@@ -114,27 +125,24 @@ def extract(
     collection, output = Collection.of(images, root), Path(output)
     if not output.parent.is_dir():
         raise FileNotFoundError(f"no directory {str(output.parent)!r} to write {output.name!r} in")
-    workers = cores() if workers is None else as_int(workers, "workers")
-    text = extraction.settings_text
+    if workers is not None:
+        as_int(workers, "workers")
+    in_process = workers in (None, 1)
+    workers = workers or cores()
+    sources = _sources(collection, output)
     totals = Report(0, 0, {}, dict.fromkeys(STAGES, 0.0))
     with owned(output) as folder:
         if overwrite:
-            clear(folder)
-            output.unlink(missing_ok=True)
-        present: set[str] = set()
-        if os.path.lexists(output):
-            with open_hdf5(output) as file:
-                check_settings(output, text_attribute(file, SETTINGS), text)
-                present = {*names_in(file)} & {*collection.names}
+            _clear(folder)
+        present = set() if overwrite else _present(output, sources, extraction)
         todo = [name for name in collection.names if name not in present]
         if todo:
-            keep_settings(folder, text)
-            plan = batches(collection, todo, folder, text)
-            run = runner or partial(by_threads, workers=workers)
+            plan = batches(collection.root, {n: sources[n] for n in todo}, folder, extraction)
+            run = runner or partial(by_threads if in_process else by_processes, workers=workers)
             totals = reduce(_sum, shown(run(plan, extraction), len(todo), progress), totals)
             if totals.done or totals.kept or not output.exists():
-                _assemble(output, folder, plan, extraction)
-        remove(folder)
+                _assemble(output, folder, plan, extraction, keep=not overwrite)
+        _clear(folder)
     return Summary(
         output,
         len(collection.names) + len(collection.refused),
@@ -149,36 +157,83 @@ def extract(
     )
 
 
-def by_threads(plan: Sequence[Batch], extraction: Extraction, workers: int) -> Iterator[Report]:
-    """Run batches on threads, an image each: OpenCV and the descriptor release the GIL."""
-    pool, readers = ThreadPoolExecutor(workers), ThreadPoolExecutor(workers)
-    # The compiled code is loaded while the first images are decoded and detected in.
-    loading = Thread(target=load_compiled, args=(extraction,))
-    loading.start()
-    waiting = iter(plan)
-    running: set[Future[Report]] = set()
+def _sources(collection: Collection, output: Path) -> dict[str, str]:
+    """Name -> root, size and modification time; ValueError if the output is one of the images."""
+    taken = output.stat() if output.exists() else None
+    sources = {}
+    for name in collection.names:
+        try:
+            state = (collection.root / name).stat()
+        except OSError:
+            sources[name] = ""  # `decode` will say why
+            continue
+        if taken is not None and os.path.samestat(state, taken):
+            raise ValueError(f"{output} is one of the photographs: give another output")
+        sources[name] = json.dumps([str(collection.root), state.st_size, state.st_mtime_ns])
+    return sources
+
+
+def _present(output: Path, sources: Mapping[str, str], extraction: Extraction) -> set[str]:
+    """Names of the images whose features are in the output, and belong to their files."""
+    if not output.exists():
+        return set()
+    with open_hdf5(output) as file:
+        check_settings(output, settings_in(file), extraction.settings_text)
+        return {n for n in names_in(file) if n in sources and _belongs(file[n], sources[n])}
+
+
+def _belongs(group: Any, source: str) -> bool:
+    return bool(source) and group.attrs.get(SOURCE) == source
+
+
+# ------------------------------------------------------------------- partial files and the output
+
+
+@contextmanager
+def owned(output: Path) -> Iterator[Path]:
+    """The folder of the partial files, for this run alone; the lock ends with the process."""
+    filelock = extra("filelock", "feature files need filelock", "features")
+    folder = output.with_name(output.name + ".partial")
+    folder.mkdir(exist_ok=True)
     try:
-        while True:
-            # A few more than the workers: a million batches need not exist at once, and of those
-            # that wait the first image is decoded.
-            while len(running) < 2 * workers and (batch := next(waiting, None)):
-                path = batch.root / batch.names[0]
-                first = None if batch.part.exists() else readers.submit(decode, path)
-                running.add(pool.submit(run_batch, batch, extraction, first))
-            if not running:
-                return
-            ready, running = wait(running, return_when=FIRST_COMPLETED)
-            for future in ready:
-                yield future.result()
-    finally:
-        pool.shutdown(cancel_futures=True)
-        readers.shutdown(cancel_futures=True)
-        loading.join()
+        with filelock.FileLock(folder / "lock", timeout=0):
+            yield folder
+    except filelock.Timeout:
+        raise BlockingIOError(errno.EAGAIN, "another run is writing it", str(output)) from None
+    (folder / "lock").unlink(missing_ok=True)
+    with suppress(OSError):  # another run has come, or files that are not ours are there
+        folder.rmdir()
 
 
-def load_compiled(extraction: Extraction) -> None:
-    """Load Numba's compiled code, which takes about half a second, once."""
-    extraction.feature.compute(np.zeros((64, 64), np.uint8), [cv2.KeyPoint(32, 32, 8, 0)])
+def _clear(folder: Path) -> None:
+    """Remove the partial files."""
+    for part in [*folder.glob("*.h5"), *folder.glob(".*-*.*")]:
+        part.unlink(missing_ok=True)
+
+
+def _assemble(
+    output: Path, folder: Path, plan: Sequence[Batch], extraction: Extraction, keep: bool
+) -> None:
+    """Write the output from the partial files and, with `keep`, the other images that it had."""
+    new = {name for batch in plan for name in batch.names}
+    # Among the partial files, so that what a killed run leaves is cleared up by the next one.
+    with replacing(output, within=folder) as whole:
+        with writing_hdf5(whole) as (file, check):
+            file.attrs[SETTINGS] = extraction.settings_text
+            file.attrs["readers"] = READERS[extraction.dtype]
+            if keep and output.exists():
+                with open_hdf5(output) as old:
+                    for name in names_in(old):
+                        if name not in new:
+                            copy_image(old, file, name)
+                            check()
+            for batch in plan:
+                with open_hdf5(batch.part) as part:
+                    for name in names_in(part):
+                        copy_image(part, file, name)
+                check()
+        with open(whole, "rb+") as written:
+            os.fsync(written)  # the partial files are removed next: it must be on the disk
 
 
 def shown(reports: Iterable[Report], total: int, progress: bool) -> Iterator[Report]:
@@ -211,25 +266,3 @@ def _sum(a: Report, b: Report) -> Report:
     skipped = {**a.skipped, **b.skipped}
     keypoints, kept = a.keypoints + b.keypoints, a.kept + b.kept
     return Report(a.done + b.done, keypoints, skipped, seconds, kept)
-
-
-def _assemble(output: Path, folder: Path, plan: Sequence[Batch], extraction: Extraction) -> None:
-    """Write the output from what it had and the partial files, in the order of the names."""
-    # Among the partial files, so that what a killed run leaves is cleared up by the next one.
-    with replacing(output, within=folder) as whole:
-        with writing_hdf5(whole) as (file, check):
-            file.attrs[SETTINGS] = extraction.settings_text
-            file.attrs["readers"] = READERS[extraction.dtype]
-            if output.exists():
-                with open_hdf5(output) as old:
-                    for name in names_in(old):
-                        copy_image(old, file, name)
-                        check()
-            for batch in plan:
-                with open_part(batch) as part:
-                    for name in batch.names:
-                        if name in part:
-                            copy_image(part, file, name)
-                check()
-        with open(whole, "rb+") as written:
-            os.fsync(written)  # the partial files are removed next: it must be on the disk

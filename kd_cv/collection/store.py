@@ -11,14 +11,16 @@ scales, oris    (N,)    float32, sigma in pixels (half of OpenCV's size) and ang
 image_size      (2,)    width, height of the image file
 ==============  ======  =======================================================================
 
-This is the only place that turns frames into these numbers, and back.
+and the attribute `source`: the root folder, size and modification time of the image file. This is
+the only place that turns frames into these numbers, and back.
 """
 
 from __future__ import annotations
 
+import io
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -26,13 +28,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kd_cv.collection import hdf5
-from kd_cv.collection.names import MAX_DEPTH, name_in
 from kd_cv.descriptor.frames import degrees, radians, sigma_from_size, size_from_sigma
-from kd_cv.io.files import PathLike
-from kd_cv.settings import as_uint8
+from kd_cv.extractor import to_uint8
+from kd_cv.extras import extra
+from kd_cv.io.files import PathLike, refused_as
 
 SETTINGS = "kd_cv"  # the root attribute that holds the settings as JSON
+SOURCE = "source"  # the attribute of an image
 KEYS = ("keypoints", "descriptors", "scores", "scales", "oris", "image_size")
 #: Which programs can use descriptors of each type; also an attribute of the file.
 READERS = {
@@ -41,9 +43,9 @@ READERS = {
     "uint8": "kd_cv alone: 128 stands for 0, and hloc's dot products find nothing in it",
 }
 DTYPES = tuple(READERS)
-MAX_BYTES = 2**29  # of an image's datasets, unpacked; 8,192 keypoints take 4 MB
 
-Arrays = dict[str, NDArray[Any]]
+# Errors of h5py for a damaged file.
+_DAMAGE = (ValueError, TypeError, RuntimeError, OSError, AttributeError, KeyError)
 
 
 @dataclass(frozen=True)
@@ -64,14 +66,11 @@ class Features:
     uncertainty: float = 1.0
 
 
-# ---------------------------------------------------------------------- frames and stored numbers
-
-
-def as_arrays(features: Features, dtype: str) -> Arrays:
+def as_arrays(features: Features, dtype: str) -> dict[str, NDArray[Any]]:
     """The datasets of an image, its descriptors as `dtype`."""
     x, y, size, angle = features.frames.T
     rows = features.descriptors
-    stored = as_uint8(rows) if dtype == "uint8" else rows.astype(dtype, copy=False)
+    stored = to_uint8(rows) if dtype == "uint8" else rows.astype(dtype, copy=False)
     return {
         "keypoints": np.stack([x, y], axis=1).astype(np.float32),
         "descriptors": np.ascontiguousarray(stored.T),
@@ -82,7 +81,7 @@ def as_arrays(features: Features, dtype: str) -> Arrays:
     }
 
 
-def as_features(arrays: Arrays, uncertainty: float = 1.0) -> Features:
+def as_features(arrays: Mapping[str, NDArray[Any]], uncertainty: float = 1.0) -> Features:
     """From the datasets of an image; ValueError if they do not fit together."""
     n = len(arrays["keypoints"])
     shapes = {
@@ -90,11 +89,12 @@ def as_features(arrays: Arrays, uncertainty: float = 1.0) -> Features:
         "scores": (n,), "scales": (n,), "oris": (n,), "image_size": (2,),
     }  # fmt: skip
     for key, shape in shapes.items():
-        if arrays[key].shape != shape:
+        if arrays[key].shape != shape or arrays[key].dtype.kind not in "fiu":
             raise ValueError(f"{key} must be numbers of shape {shape}, got {arrays[key].shape}")
     rows = arrays["descriptors"].T
-    if rows.dtype == np.uint8:  # the inverse of as_uint8, up to rounding
-        rows = rows.astype(np.float32) - 128
+    if rows.dtype == np.uint8:  # the inverse of as_uint8, up to rounding; zeros stay zeros
+        described = rows.any(axis=1, keepdims=True)
+        rows = np.where(described, rows.astype(np.float32) - 128, 0)
         rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
     sizes, angles = size_from_sigma(arrays["scales"]), degrees(arrays["oris"])
     frames = np.column_stack([arrays["keypoints"], sizes, angles])
@@ -111,24 +111,63 @@ def as_features(arrays: Arrays, uncertainty: float = 1.0) -> Features:
 # ----------------------------------------------------------------------------------------- writing
 
 
-def write_image(file: Any, name: str, features: Features, dtype: str) -> None:
-    """Add the features of an image to an open file."""
-    _write(file, name, as_arrays(features, dtype), features.uncertainty)
+class _Disk(io.FileIO):
+    """A file that HDF5 writes to. It keeps an error for `check` to raise: HDF5 would crash."""
+
+    error: OSError | None = None
+
+    def write(self, data: Any) -> int:
+        rest = memoryview(data)
+        while len(rest) and self.error is None:
+            try:
+                rest = rest[super().write(rest) :]
+            except OSError as error:
+                self.error = error
+        return len(data)
+
+    def truncate(self, size: int | None = None) -> int:
+        try:
+            return super().truncate(size)
+        except OSError as error:
+            self.error = self.error or error
+            return size or 0
+
+    def check(self) -> None:
+        """Raise what went wrong so far."""
+        if self.error is not None:
+            raise self.error
+
+
+@contextmanager
+def writing_hdf5(path: PathLike) -> Iterator[tuple[Any, Callable[[], None]]]:
+    """A new HDF5 file, and a function that raises if the disk has not taken all so far."""
+    h5py = load_h5py()
+    with _Disk(path, "w+") as disk:
+        try:
+            with h5py.File(disk, "w") as file:
+                yield file, disk.check
+        except Exception:
+            disk.check()
+            raise
+        disk.check()
+
+
+def write_image(file: Any, name: str, features: Features, dtype: str, source: str = "") -> None:
+    """Add the features of an image to an open file; source: see `run.source_of`."""
+    group = file.create_group(name)
+    for key, values in as_arrays(features, dtype).items():
+        group.create_dataset(key, data=values)
+    group["keypoints"].attrs["uncertainty"] = features.uncertainty
+    group.attrs[SOURCE] = source
 
 
 def copy_image(source: Any, target: Any, name: str) -> None:
     """Add the features of an image of another open file, bit for bit."""
-    group = hdf5.group_of(source, name)
-    with hdf5.damage_named(f"{source.filename}: {name!r}"):
-        arrays, uncertainty = read_arrays(group), _uncertainty(group)
-    _write(target, name, arrays, uncertainty)
-
-
-def _write(file: Any, name: str, arrays: Arrays, uncertainty: float) -> None:
-    group = file.create_group(name)
-    for key, values in arrays.items():
-        group.create_dataset(key, data=values)
-    group["keypoints"].attrs["uncertainty"] = uncertainty
+    with _damage_named(f"{source.filename}: {name!r}"):
+        group = target.require_group(name)
+        for key in KEYS:
+            source.copy(source[name][key], group, name=key)
+        group.attrs[SOURCE] = source[name].attrs[SOURCE]
 
 
 # ----------------------------------------------------------------------------------------- reading
@@ -139,10 +178,10 @@ class FeatureFile(Mapping[str, Features]):
 
     def __init__(self, file: Any) -> None:
         self._file = file
-        settings = hdf5.text_attribute(file, SETTINGS)
+        settings = settings_in(file)
         if settings is None:
             raise ValueError(f"{file.filename} was not written by kd_cv: it has no settings")
-        with hdf5.damage_named(f"{file.filename}: {SETTINGS}"):
+        with _damage_named(f"{file.filename}: {SETTINGS}"):
             descriptor = json.loads(settings)["descriptor"]
         #: The settings of the extraction.
         self.settings_text = settings
@@ -151,13 +190,13 @@ class FeatureFile(Mapping[str, Features]):
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        with hdf5.damage_named(self._file.filename):
-            return tuple(name_in(name) for name in names_in(self._file))
+        with _damage_named(self._file.filename):
+            return tuple(names_in(self._file))
 
     def count(self, name: str) -> int:
         """Keypoints of an image."""
         with self._group(name) as group:
-            return int(hdf5.dataset(group, "keypoints").shape[0])
+            return int(group["keypoints"].shape[0])
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.names)
@@ -166,25 +205,23 @@ class FeatureFile(Mapping[str, Features]):
         return len(self.names)
 
     def __contains__(self, name: object) -> bool:
-        try:
-            return isinstance(name, str) and "keypoints" in hdf5.group_of(self._file, name)
-        except KeyError:
-            return False
+        return isinstance(name, str) and name in self._file and is_image(self._file[name])
 
     def __getitem__(self, name: str) -> Features:
         with self._group(name) as group:
-            return as_features(read_arrays(group), _uncertainty(group))
+            uncertainty = float(group["keypoints"].attrs.get("uncertainty", 1.0))
+            return as_features({key: group[key][()] for key in KEYS}, uncertainty)
 
     @contextmanager
     def _group(self, name: str) -> Iterator[Any]:
-        """The group of an image, to read from; a KeyError if there is none of that name."""
+        """The group of an image; a KeyError if there is none of that name."""
         where = f"{self._file.filename}: {name!r}"
-        if name not in self:
-            if name in self.names:  # HDF5 keeps a list, and a tree to find by: one may be damaged
-                raise ValueError(f"{where} is damaged: listed, but not found")
+        with _damage_named(where):
+            there = name in self
+        if not there:
             raise KeyError(name)
-        with hdf5.damage_named(where):
-            yield hdf5.group_of(self._file, name)
+        with _damage_named(where):
+            yield self._file[name]
 
 
 @contextmanager
@@ -197,51 +234,49 @@ def reading(path: PathLike) -> Iterator[FeatureFile]:
     ...     features["a.jpg"].descriptors.shape == (len(features["a.jpg"].frames), 128)
     True
     """
-    with hdf5.open_hdf5(path) as file:
+    with open_hdf5(path) as file:
         yield FeatureFile(file)
 
 
-def names_in(file: Any) -> Iterator[str]:
-    """Names of the images in an open HDF5 file, in its order: groups that hold keypoints.
+def open_hdf5(path: PathLike) -> Any:
+    """An HDF5 file to read; ValueError for anything else."""
+    h5py = load_h5py()
+    try:
+        return h5py.File(path, "r")
+    except FileNotFoundError:
+        raise FileNotFoundError(f"no feature file {str(path)!r}") from None
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read as an HDF5 file: {error}") from error
 
-    Links other than those of HDF5's own tree are not followed, and no group is visited twice.
-    """
-    h5py = hdf5.load_h5py()
-    seen = {hdf5.place(file)}
+
+def names_in(file: Any) -> Iterator[str]:
+    """Names of the images in an open HDF5 file, in its order."""
+    h5py = load_h5py()
     waiting = [("", file)]
     while waiting:
         name, group = waiting.pop()
-        if name.count("/") >= MAX_DEPTH:
-            raise ValueError(f"its groups are nested more than {MAX_DEPTH} deep")
-        keys = list(group)
-        if "keypoints" in keys and name:
+        if name and is_image(group):
             yield name
-        inner = []
-        for key in keys:
-            if key in KEYS or not isinstance(group.get(key, getlink=True), h5py.HardLink):
-                continue
-            item = group[key]
-            if isinstance(item, h5py.Group) and hdf5.place(item) not in seen:
-                seen.add(hdf5.place(item))
-                inner.append((f"{name}/{key}" if name else key, item))
-        waiting += reversed(inner)
+        inner = [key for key in group if group.get(key, getclass=True) is h5py.Group]
+        waiting += [(f"{name}/{key}" if name else key, group[key]) for key in reversed(inner)]
 
 
-def read_arrays(group: Any) -> Arrays:
-    """The datasets of an image; ValueError for what is not simply numbers stored there."""
-    datasets = {key: hdf5.dataset(group, key) for key in KEYS}
-    total = sum(hdf5.unpacked(item) for item in datasets.values())
-    if total > MAX_BYTES:
-        raise ValueError(f"it has {total} bytes unpacked, at most {MAX_BYTES} are read")
-    return {key: item[()] for key, item in datasets.items()}
+def is_image(item: Any) -> bool:
+    """Whether a group holds the features of an image; a folder may be named `keypoints` too."""
+    h5py = load_h5py()
+    return isinstance(item, h5py.Group) and item.get("keypoints", getclass=True) is h5py.Dataset
 
 
-def _uncertainty(group: Any) -> float:
-    h5py = hdf5.load_h5py()
-    keypoints = hdf5.dataset(group, "keypoints")
-    if "uncertainty" not in keypoints.attrs:
-        return 1.0  # as hloc's own files have none
-    stored = keypoints.attrs.get_id("uncertainty")
-    if stored.get_type().get_class() != h5py.h5t.FLOAT or stored.shape != ():
-        raise ValueError("uncertainty must be a number")
-    return float(keypoints.attrs["uncertainty"])
+def settings_in(file: Any) -> str | None:
+    """The settings of an open HDF5 file; None if it was not written by kd_cv."""
+    with _damage_named(f"{file.filename}: {SETTINGS}"):
+        text = file.attrs.get(SETTINGS)
+    return text if isinstance(text, str) else None
+
+
+def _damage_named(what: str) -> AbstractContextManager[None]:
+    return refused_as(f"{what} is damaged", *_DAMAGE)
+
+
+def load_h5py() -> Any:
+    return extra("h5py", "feature files need h5py", "features")

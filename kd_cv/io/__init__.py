@@ -1,3 +1,3 @@
-"""Files: written whole or not at all, read within limits."""
+"""Files: written whole or not at all; images decoded within limits."""
 
 __all__: list[str] = []

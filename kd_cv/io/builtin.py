@@ -8,7 +8,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from kd_cv.start import extra
+from kd_cv.extras import extra
 
 Gray = NDArray[np.uint8]
 

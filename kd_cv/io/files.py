@@ -1,62 +1,36 @@
-"""Files of others are read within limits; ours are written whole or not at all."""
+"""Read files up to a limit; write files whole or not at all."""
 
 import errno
 import hashlib
 import os
 import secrets
 import shutil
-import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
 
 PathLike = str | os.PathLike[str]
 
-OF_DISKS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO}
-FULL = 2**16  # bytes: a disk with less room than that is called full
-
-# ----------------------------------------------------------------------------------------- reading
-
-
-@contextmanager
-def opened(path: PathLike) -> Iterator[BinaryIO]:
-    """A file to read; ValueError if it is a directory, a pipe or a device.
-
-    A pipe might never begin, and a device never end. Nothing else in this package opens a file that
-    others may have made.
-    """
-    # NONBLOCK: to open a pipe does not wait for a writer. What was opened is what is looked at.
-    number = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-    mode = os.fstat(number).st_mode
-    if not stat.S_ISREG(mode):
-        os.close(number)
-        kind = "directory" if stat.S_ISDIR(mode) else "pipe or device"
-        raise ValueError(f"{os.fspath(path)} is not a file, but a {kind}")
-    with open(number, "rb") as file:
-        yield file
+DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO}
 
 
 def read_bytes(path: PathLike, limit: int) -> bytes:
-    """The content of a file of at most `limit` bytes."""
-    with opened(path) as file:
-        size = os.fstat(file.fileno()).st_size
-        if size > limit:
-            raise ValueError(f"{os.fspath(path)} has {size} bytes, at most {limit} are read")
-        data = file.read(size + 1)
-        if len(data) > size:
-            raise ValueError(f"{os.fspath(path)} grew while it was read")
-        return data
+    """Read a file of at most `limit` bytes."""
+    with open(path, "rb") as file:
+        data = file.read(limit + 1)
+    if len(data) > limit:
+        raise ValueError(f"{os.fspath(path)} has more than {limit} bytes, the most that are read")
+    return data
 
 
 def read_text(path: PathLike, limit: int, encoding: str = "ascii") -> str:
-    """The text of a file of at most `limit` bytes."""
+    """Read a text file of at most `limit` bytes."""
     with refused_as(f"{os.fspath(path)} is not a text file", UnicodeDecodeError):
         return read_bytes(path, limit).decode(encoding)
 
 
 def as_folder(path: PathLike) -> Path:
-    """The path of a folder that is there."""
+    """Check that a path is a folder."""
     folder = Path(path)
     if not folder.is_dir():
         raise ValueError(f"{folder} is not a folder")
@@ -68,12 +42,9 @@ def digest(data: bytes | memoryview, length: int = 64) -> str:
     return hashlib.sha256(data).hexdigest()[:length]
 
 
-# ----------------------------------------------------------------------------------------- writing
-
-
 @contextmanager
 def replacing(path: PathLike, within: Path | None = None) -> Iterator[Path]:
-    """A temporary path beside `path`, with its suffix, that takes its place when all went well.
+    """Yield a temporary path beside `path`, with its suffix, that replaces it on success.
 
     within: another folder of the same file system for the temporary file.
 
@@ -85,10 +56,12 @@ def replacing(path: PathLike, within: Path | None = None) -> Iterator[Path]:
         raise IsADirectoryError(f"{str(target)!r} is a directory, expected a file to write")
     if not target.parent.is_dir():
         raise FileNotFoundError(f"no directory {str(target.parent)!r} to write {target.name!r} in")
-    with naming(target):
-        temporary = _new_file(target, within or target.parent)
+    # Not tempfile: its files ignore the umask. The name of the target may be as long as names can.
+    name = f".{target.stem[:64]}-{secrets.token_hex(8)}{target.suffix}"
+    temporary = (within or target.parent) / name
     try:
         with naming(target):
+            temporary.open("xb").close()
             yield temporary
             if target.exists():
                 temporary.chmod(target.stat().st_mode & 0o777)
@@ -99,10 +72,7 @@ def replacing(path: PathLike, within: Path | None = None) -> Iterator[Path]:
 
 @contextmanager
 def drafting(folder: Path) -> Iterator[Path]:
-    """An empty folder for work under way, which is removed at the end, however that comes.
-
-    What is finished is moved out of it. One that a killed run has left is removed first.
-    """
+    """Yield an empty folder for work in progress; remove it at the end, even after an error."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     try:
@@ -114,40 +84,22 @@ def drafting(folder: Path) -> Iterator[Path]:
 
 @contextmanager
 def naming(target: Path) -> Iterator[None]:
-    """Errors of the disk in the block name the file that is written.
-
-    Libraries that write by themselves may say anything when a disk is full; what they have written
-    is still there then.
-    """
+    """Let errors of the disk name the file that is written, not its temporary file."""
     try:
         yield
     except OSError as error:
-        if error.errno not in OF_DISKS:
+        if error.errno not in DISK_ERRORS:
             raise
         raise OSError(error.errno, os.strerror(error.errno), str(target)) from error
-    except Exception as error:
-        if shutil.disk_usage(target.parent).free >= FULL:
+    except RuntimeError as error:  # all that pycolmap says of a full disk
+        if shutil.disk_usage(target.parent).free >= 2**16:
             raise
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(target)) from error
 
 
-def _new_file(target: Path, folder: Path) -> Path:
-    """An empty file in `folder`, of a name that nobody can foresee."""
-    # Not by tempfile: its files are private, and the umask that says what an ordinary new file
-    # may be can only be read by setting it, for all threads at once.
-    stem = target.stem[:64]  # the name of the target may be as long as names can be
-    temporary = folder / f".{stem}-{secrets.token_hex(8)}{target.suffix}"
-    flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY  # EXCL: no file or link that is there already
-    os.close(os.open(temporary, flags, 0o600 if target.exists() else 0o666))
-    return temporary
-
-
-# ------------------------------------------------------------------------------------------- words
-
-
 @contextmanager
 def refused_as(what: str, *errors: type[Exception]) -> Iterator[None]:
-    """Errors of these kinds in the block become a ValueError that says what is wrong, and why.
+    """Turn errors of these types into a ValueError that says what is wrong, and why.
 
     >>> with refused_as("mine.npz: damaged matrices", KeyError):
     ...     {}["mu"]
@@ -166,7 +118,7 @@ def reason(error: Exception) -> str:
 
 
 def utf8(text: str, what: str = "a name") -> str:
-    """The text; ValueError if UTF-8 cannot hold it, as names of files may be: it crashes OpenCV."""
+    """Check that UTF-8 can hold a text: OpenCV crashes on others, such as names of some files."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:

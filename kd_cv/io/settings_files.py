@@ -11,7 +11,7 @@ import cv2
 import numpy as np
 
 from kd_cv.descriptor.patches import MAX_SCALES
-from kd_cv.io.files import PathLike, opened, refused_as, replacing, utf8
+from kd_cv.io.files import PathLike, refused_as, replacing, utf8
 
 NODE = "feature2d"  # of the settings in a file of their own
 
@@ -88,7 +88,7 @@ def _opened(path: PathLike) -> Any:
     """A file of settings, which may be packed by gzip, opened; its nodes live as long as it."""
     path = str(path)
     try:
-        with opened(path) as file:
+        with open(path, "rb") as file:
             packed = file.read(2) == b"\x1f\x8b"
             file.seek(0)
             data = (gzip.GzipFile(fileobj=file) if packed else file).read(MAX_BYTES + 1)
@@ -132,15 +132,22 @@ def _restored(node: Any, name: str, default: Any) -> Any:
     """The setting in a node, of the type of its default."""
     if isinstance(default, tuple):
         return _factors(node)
-    if isinstance(default, str):
-        return node.string() or (None if name == "whitening" else "")
-    if default is None and node.isString():
-        return None
+    if node.isString():
+        text = node.string()
+        if default is None and not text:
+            return None
+        if isinstance(default, str):
+            return text or (None if name == "whitening" else "")
+        raise ValueError(f"{name} must be a number, got the word {text!r}")
+    if isinstance(default, str) or not (node.isInt() or node.isReal()):
+        raise ValueError(f"{name} must be {'a word' if isinstance(default, str) else 'a number'}")
     value = node.real()
     if not np.isfinite(value):
         raise ValueError(f"{name} must be a finite number, got {value}")
     if isinstance(default, int) and value != int(value):
         raise ValueError(f"{name} must be a whole number, got {value}")
+    if isinstance(default, bool) and value not in (0, 1):
+        raise ValueError(f"{name} must be 0 or 1, got {value:g}")
     return value if default is None else type(default)(value)
 
 

@@ -1,10 +1,9 @@
-"""An image in the forms in which people hold one: an array, a path, a PIL image, a torch tensor."""
+"""An image as people hold one: an array, a path, a PIL image, a torch tensor."""
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import cv2
@@ -12,12 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kd_cv.gray import out_of_umat
-from kd_cv.io.exif import EXIF_DIRECTORY, FILM_MM, FOCAL_LENGTH_35MM, focal_in_widths
-from kd_cv.io.files import PathLike, refused_as
-from kd_cv.io.images import decoded, read_image_bytes
+from kd_cv.io.files import PathLike
+from kd_cv.io.images import decoded, is_heif, open_heif, pillow_image, read_image_bytes
 
-#: The brand of an HEIC or AVIF file, behind the size of its first box and "ftyp".
-HEIF_BRANDS = (b"heic", b"heix", b"hevc", b"mif1", b"msf1", b"avif")
+# Tags of EXIF.
+EXIF_DIRECTORY = 0x8769
+FOCAL_LENGTH, FOCAL_LENGTH_35MM = 0x920A, 0xA405  # in mm; of a 36 mm film that sees the same
+PIXEL_WIDTH, PLANE_RESOLUTION, PLANE_UNIT = 0xA002, 0xA20E, 0xA210  # of the sensor
+UNITS_MM = {2: 25.4, 3: 10.0, 4: 1.0}
+FILM_MM = 36.0
 
 
 @dataclass(frozen=True)
@@ -47,48 +49,51 @@ def as_source(image: Any, name: str = "image") -> Source:
         return read_source(image)
     kind = type(image).__module__.partition(".")[0]
     if kind == "PIL":
-        return _of_pillow(image)
+        return _from_pillow(image)
     if kind == "torch":
-        return Source(_of_tensor(image, name))
+        return Source(_from_tensor(image, name))
     return Source(out_of_umat(image))
 
 
 def read_source(path: PathLike) -> Source:
-    """A photograph (H, W, 3), BGR, upright as its EXIF orientation says."""
-    data = read_image_bytes(path, others=True)
-    if data[4:8] == b"ftyp" and data[8:12] in HEIF_BRANDS:
-        return _of_heif(Path(path))
-    return Source(decoded(path, data, cv2.IMREAD_COLOR), focal_in_widths(data))
+    """Read an image file (H, W, 3), BGR, at its own depth, with its EXIF orientation applied."""
+    data = read_image_bytes(path)
+    if is_heif(data):
+        from PIL import ImageOps
+
+        return _from_pillow(ImageOps.exif_transpose(open_heif(path, data)))
+    header = pillow_image(path, data)
+    focal = None if header is None else focal_in_widths(header)
+    return Source(decoded(path, data, cv2.IMREAD_COLOR | cv2.IMREAD_ANYDEPTH), focal)
 
 
-def _of_heif(path: Path) -> Source:
+def focal_in_widths(image: Any) -> float | None:
+    """Focal length of a Pillow image in its longer sides, if its EXIF data says it, or None."""
     try:
-        from PIL import Image, ImageOps
-        from pillow_heif import register_heif_opener
-    except ImportError as error:
-        raise ValueError(
-            f"{path} is an HEIC photograph: pip install pillow-heif, or convert it "
-            f"(heif-convert {path.name} {path.stem}.jpg; on a Mac: "
-            f"sips -s format jpeg {path.name} --out {path.stem}.jpg)"
-        ) from error
-    register_heif_opener()
-    damage = (EOFError, RuntimeError, SyntaxError, Image.DecompressionBombError)
-    with refused_as(f"{path} cannot be decoded", *damage), Image.open(path) as image:
-        return _of_pillow(ImageOps.exif_transpose(image))
+        tags = image.getexif().get_ifd(EXIF_DIRECTORY)
+        film = float(tags.get(FOCAL_LENGTH_35MM, 0))
+        if 1 <= film <= 10_000:
+            return film / FILM_MM
+        per_mm = float(tags.get(PLANE_RESOLUTION, 0)) / UNITS_MM[tags.get(PLANE_UNIT, 2)]
+        focal = float(tags.get(FOCAL_LENGTH, 0)) * per_mm / float(tags.get(PIXEL_WIDTH, 0))
+    except Exception:  # whatever Pillow raises for damaged tags, or these for their values
+        return None
+    return focal if 0.01 <= focal <= 1000 else None
 
 
-def _of_pillow(image: Any) -> Source:
+def _from_pillow(image: Any) -> Source:
     if image.mode.startswith("I;16"):
         pixels = np.asarray(image).astype(np.uint16)
+    elif image.mode in ("I", "F"):
+        pixels = np.asarray(image).astype(np.float32)
     elif image.mode in ("1", "L", "LA"):
         pixels = np.asarray(image.convert("L"))
     else:
         pixels = np.ascontiguousarray(np.asarray(image.convert("RGB"))[:, :, ::-1])
-    film = image.getexif().get_ifd(EXIF_DIRECTORY).get(FOCAL_LENGTH_35MM, 0)
-    return Source(pixels, film / FILM_MM if isinstance(film, int) and film > 0 else None)
+    return Source(pixels, focal_in_widths(image))
 
 
-def _of_tensor(tensor: Any, name: str) -> NDArray[Any]:
+def _from_tensor(tensor: Any, name: str) -> NDArray[Any]:
     """(C, H, W) RGB, (1, C, H, W) or (H, W) as (H, W, C) BGR or (H, W)."""
     array = tensor.detach().cpu()
     array = (array.float() if array.is_floating_point() else array).numpy()

@@ -1,6 +1,6 @@
 """The descriptor in torch: modules, sampling at LAFs, export."""
 
-from kd_cv.start import extra
+from kd_cv.extras import extra
 
 extra("torch", "KDModule and KDFeature need torch", "torch")  # once for all files of this room
 

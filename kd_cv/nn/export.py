@@ -8,11 +8,11 @@ from torch import Tensor, nn
 
 from kd_cv.descriptor.frames import MAGNIFICATION, as_magnification
 from kd_cv.descriptor.patches import as_scales
+from kd_cv.extras import extra
 from kd_cv.io.files import PathLike, replacing
 from kd_cv.nn.lafs import round_lafs
 from kd_cv.nn.module import KDModule
 from kd_cv.nn.sampling import pyramid_of, sample_scales
-from kd_cv.start import extra
 from kd_cv.whitening.files import use_of_images
 
 TOLERANCE = 1e-4

@@ -13,9 +13,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from kd_cv.extras import extra
 from kd_cv.io.archive import read_archive, write_archive
 from kd_cv.io.files import PathLike, read_bytes, refused_as
-from kd_cv.start import extra
 from kd_cv.whitening.variants import BETA_INDEX, FLOOR
 from kd_cv.whitening.whitening import Whitening
 

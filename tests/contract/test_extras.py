@@ -24,7 +24,7 @@ def call(module, function, *arguments):
         ("skimage", lambda: list(call("kd_cv.io.builtin", "builtin_photos")()), "cli"),
         ("distributed", call("kd_cv.collection.cluster", "_distributed"), "cluster"),
         ("threadpoolctl", call("kd_cv.collection.cluster", "_single_threaded", 1, abs), "cluster"),
-        ("h5py", call("kd_cv.collection.hdf5", "load_h5py"), "features"),
+        ("h5py", call("kd_cv.collection.store", "load_h5py"), "features"),
         ("faiss", call("kd_cv.collection.retrieval", "_faiss"), "retrieval"),
     ],
 )
@@ -56,7 +56,7 @@ def test_the_same_beside_torch(monkeypatch, package, use):
 @pytest.mark.parametrize(
     ("module", "package", "extra"),
     [
-        ("kd_cv.draw.style", "matplotlib", "cli"),
+        ("kd_cv.viz.style", "matplotlib", "cli"),
         ("kd_cv.nn.module", "torch", "torch"),
         ("kd_cv.nn.lafs", "torch", "torch"),
         ("kd_cv.nn.detector", "torch", "torch"),

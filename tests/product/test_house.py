@@ -1,11 +1,9 @@
-"""The rules of the house: layers hold, and every room says what is public and what that is."""
+"""Every package says what is public, with types and a docstring."""
 
 import dataclasses
 import importlib
 import inspect
-import os
 import re
-import subprocess
 import sys
 import typing
 from pathlib import Path
@@ -15,46 +13,7 @@ import pytest
 import kd_cv
 
 PACKAGE = Path(kd_cv.__file__).parent
-PROJECT = PACKAGE.parent / "pyproject.toml"
-ROOMS = sorted(path.parent.name for path in PACKAGE.glob("*/__init__.py"))
-
-
-# Layers -------------------------------------------------------------------------------------------
-
-
-def layers(folder):
-    """Exit code and output of import-linter in a folder with the package and its contract."""
-    pytest.importorskip("importlinter")
-    run = subprocess.run(
-        [sys.executable, "-c", "from importlinter.cli import lint_imports_command as run; run()",
-         "--no-cache"],
-        capture_output=True, text=True, timeout=300, check=False, cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(folder)},
-    )  # fmt: skip
-    return run.returncode, run.stdout + run.stderr
-
-
-@pytest.mark.slow
-def test_every_room_imports_only_from_those_below():
-    code, out = layers(PACKAGE.parent)
-    assert code == 0 and "0 broken" in out, out
-
-
-def test_the_architecture_page_names_and_draws_every_room():
-    tomllib = pytest.importorskip("tomllib")
-    page = PACKAGE.parent / "docs/architecture.md"
-    if not (PROJECT.exists() and page.exists()):
-        pytest.skip("the page is in the source tree")
-    contract, *_ = tomllib.loads(PROJECT.read_text())["tool"]["importlinter"]["contracts"]
-    rooms = [re.findall(r"\w+", layer) for layer in contract["layers"]]
-    names = [room for layer in rooms for room in layer]
-    table = re.findall(r"^\| (`.*?`) \|", page.read_text(encoding="utf-8"), flags=re.M)
-    assert sorted(re.findall(r"`(\w+)`", "".join(table))) == sorted(names)
-    drawing = (page.parent / "images/rooms.svg").read_text(encoding="utf-8")
-    heights: dict[str, list[str]] = {}
-    for y, room in re.findall(r'<text x="\S+" y="(\S+)">(\w+)</text>', drawing):
-        heights.setdefault(y, []).append(room)
-    assert [heights[y] for y in sorted(heights, key=float)] == rooms
+PACKAGES = sorted(path.parent.name for path in PACKAGE.glob("*/__init__.py"))
 
 
 # What is public -----------------------------------------------------------------------------------
@@ -146,14 +105,14 @@ knows_overloads = pytest.mark.skipif(
 @knows_overloads
 @pytest.mark.parametrize("name", promised())
 def test_what_the_reference_promises_has_types_and_a_docstring(name):
-    room, _, last = name.rpartition(".")
-    thing = getattr(imported(room), last)
+    package, _, last = name.rpartition(".")
+    thing = getattr(imported(package), last)
     assert not list(faults(name, thing))
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_every_room_says_what_is_public(room):
-    module = imported(f"kd_cv.{room}")
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_package_says_what_is_public(package):
+    module = imported(f"kd_cv.{package}")
     assert isinstance(module.__all__, list) and (module.__doc__ or "").strip()
     lacking = [fault for n in module.__all__ for fault in faults(n, getattr(module, n))]
     assert not lacking

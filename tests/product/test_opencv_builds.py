@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import kd_cv
-from kd_cv.start import _builds
+from kd_cv.extras import _builds
 
 ROOT = Path(kd_cv.__file__).parents[1]
 FAILS = "raise ImportError('libxcb.so.1: cannot open shared object file: No such file')"
@@ -42,7 +42,7 @@ def bare(tmp_path):
 
 
 def test_the_import_says_in_one_line_what_is_missing_and_two_ways_to_mend_it(bare):
-    child = run(bare, "-c", "import kd_cv")
+    child = run(bare, "-c", "from kd_cv import KDDescriptor")
     last = child.stderr.splitlines()[-1]
     assert child.returncode == 1 and "During handling" not in child.stderr
     assert last.startswith("ImportError: OpenCV cannot be loaded (libxcb.so.1: cannot open")
@@ -58,7 +58,7 @@ def test_a_command_says_it_without_a_traceback(bare, way):
 
 
 def test_the_import_says_that_it_is_not_there(tmp_path):
-    child = run(tmp_path, "-c", "import sys; sys.modules['cv2'] = None\nimport kd_cv")
+    child = run(tmp_path, "-c", "import sys; sys.modules['cv2'] = None\nfrom kd_cv import match")
     assert child.stderr.endswith("OpenCV is not installed: pip install opencv-python\n")
 
 
@@ -73,7 +73,9 @@ def test_the_import_says_that_it_is_not_there(tmp_path):
 )
 def test_two_builds_in_one_folder_are_warned_of_once(tmp_path, builds, kept):
     installs(tmp_path, *builds)
-    program = f"import cv2; cv2.__file__ = '{tmp_path}/cv2/__init__.py'; import kd_cv, kd_cv.gray"
+    program = (
+        f"import cv2; cv2.__file__ = '{tmp_path}/cv2/__init__.py'; from kd_cv import DoG, match"
+    )
     child = run(tmp_path, "-c", program)
     assert child.returncode == 0 and child.stderr.count("UserWarning") == 1
     names = " ".join(sorted(name for name, _ in builds))

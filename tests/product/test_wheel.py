@@ -83,7 +83,7 @@ def test_the_wheel_holds_the_package_and_its_data(archives):
     names = set(zipfile.ZipFile(archives[1]).namelist())
     assert {
         "kd_cv/__init__.py",
-        "kd_cv/draw/report.html",
+        "kd_cv/report.html",
         "kd_cv/cli/app.py",
         "kd_cv/py.typed",
     } <= names
@@ -101,7 +101,7 @@ def test_the_sdist_holds_what_the_tests_need(archives):
     wanted |= {
         "tests/witness/golden/descriptors.npz",
         "tests/compat/oldest.txt",
-        "kd_cv/draw/report.html",
+        "kd_cv/report.html",
     }
     assert wanted <= names
     assert not [name for name in names if "__pycache__" in name or name.startswith(".venv")]

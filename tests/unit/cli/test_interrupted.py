@@ -5,10 +5,10 @@ import os
 import signal
 import subprocess
 import sys
+import time
 
-import cv2
-import numpy as np
 import pytest
+from collections_of_photographs import photographs, whole_parts
 
 from kd_cv.cli import main
 
@@ -47,20 +47,19 @@ def test_while_a_command_is_loaded(monkeypatch, capsys):
 
 @pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="signals as POSIX has them")
-def test_by_a_signal(tmp_path):
-    (tmp_path / "0.jpg").write_bytes(b"no picture")
-    noise = np.random.default_rng(0).integers(0, 256, (600, 800), np.uint8)
-    for k in range(1, 40):
-        cv2.imwrite(str(tmp_path / f"{k}.png"), noise)
+@pytest.mark.parametrize("workers", [(), ("--workers", "2")], ids=["threads", "processes"])
+def test_by_a_signal(tmp_path, workers):
+    pytest.importorskip("h5py")
+    folder = photographs(tmp_path / "images", count=200, side=256)
     run = subprocess.Popen(
-        [sys.executable, "-m", "kd_cv", "fit", tmp_path, "-o", tmp_path / "mine.npz"],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        [sys.executable, "-m", "kd_cv", "extract", folder, "-o", tmp_path / "f.h5", *workers],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
     )  # fmt: skip
-    assert "0.jpg" in run.stderr.readline()  # the first photograph is skipped: it is at work
-    run.send_signal(signal.SIGINT)
+    while run.poll() is None and not whole_parts(tmp_path / "f.h5"):  # until it is at work
+        time.sleep(0.01)
+    os.killpg(run.pid, signal.SIGINT)  # as a terminal does, to all processes of the command
     _, errors = run.communicate(timeout=60)
-    assert (run.returncode, errors.strip().splitlines()[-1]) == (130, "kd-cv: error: interrupted")
-    assert "Traceback" not in errors
+    assert (run.returncode, errors) == (130, "kd-cv: error: interrupted\n")
 
 
 #: Stands for cv2 while it is imported; as NumPy does, it makes another error of Control-C. A signal
@@ -83,7 +82,7 @@ def test_while_the_package_is_imported(tmp_path, way):
     (tmp_path / "cv2.py").write_text(SLOW_TO_LOAD)
     (tmp_path / "kd-cv").write_text(SCRIPT)
     run = subprocess.Popen(
-        [sys.executable, *{"script": [tmp_path / "kd-cv"], "module": ["-m", "kd_cv"]}[way]],
+        [sys.executable, *([tmp_path / "kd-cv"] if way == "script" else ["-m", "kd_cv"]), "match"],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])},
     )  # fmt: skip

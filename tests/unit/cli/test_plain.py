@@ -64,21 +64,6 @@ def test_an_error_names_the_help_of_its_own_command(capsys):
     assert code == 2 and "(kd-cv --help shows how)" in err
 
 
-@pytest.mark.slow
-def test_a_reader_that_has_seen_enough_is_no_error(tmp_path):
-    # The pipe is closed before anything is written into it.
-    program = (
-        "import os, sys\n"
-        "read, write = os.pipe()\n"
-        "os.close(read)\n"
-        "os.dup2(write, 1)\n"
-        "from kd_cv.cli import main\n"
-        "sys.exit(main(['weights']))\n"
-    )
-    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert (run.returncode, run.stderr) == (0, "")
-
-
 def test_the_list_of_matrices_fits_80_columns(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     code, out, _ = said(capsys, "weights")

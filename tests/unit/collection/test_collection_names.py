@@ -52,17 +52,6 @@ def deep(folder):
     os.rmdir(folder / "d")
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="paths longer than the system takes")
-def test_thousands_of_nested_folders_do_not_end_a_run(deep):
-    collection = Collection.of(deep)
-    assert len(collection.names) == 6
-    ((name, why),) = collection.refused.items()
-    assert name.endswith("/d/d") and "File name too long" in why
-    with pytest.raises(ValueError, match="too deep for a pattern"):
-        Collection.of(f"{deep}/**/*.jpg")
-
-
 def test_a_name_of_very_many_folders_is_refused(tmp_path):
     place = tmp_path.joinpath(*["d"] * MAX_DEPTH)
     place.mkdir(parents=True)

@@ -127,7 +127,7 @@ def test_one_camera_for_two_sizes_of_images_is_refused(room: Path, tmp_path: Pat
     cv2.imwrite(str(photos / "a.png"), image)
     cv2.imwrite(str(photos / "b.png"), image[:-40])
     extract(photos, tmp_path / "features.h5", Extraction(whitened(), 100))
-    with pytest.raises(ValueError, match=r"COLMAP refuses 1 of 2 images, .*one size"):
+    with pytest.raises(ValueError, match=r"COLMAP refuses 1 of 2 images, .*differ in size"):
         write_database(tmp_path / "features.h5", photos, tmp_path / "d.db", camera="single")
 
 
@@ -278,7 +278,8 @@ def test_command(
         original = getattr(colmap, name)
 
         def spy(*arguments, original=original, **options):  # type: ignore[no-untyped-def]
-            used.append(options.get("workers", arguments[-1]))
+            runner = options.get("runner", arguments[-1])
+            used.append(getattr(runner, "keywords", {"workers": runner})["workers"])
             return original(*arguments, **options)
 
         monkeypatch.setattr(colmap, name, spy)
@@ -300,7 +301,7 @@ def test_command(
     opened = dict(zip(words[2::2], map(Path, words[3::2]), strict=True))
     assert set(opened) == {"--import_path", "--database_path", "--image_path"}
     assert all(path.exists() for path in opened.values())
-    assert "skipped broken.png: is not a JPEG" in err
+    assert "skipped broken.png: is not an image" in err
     assert used == [1, 1]
     with closing(pycolmap.Database.open(tmp_path / "w" / "database.db")) as database:
         assert database.num_cameras() == 1
@@ -326,14 +327,14 @@ def test_no_reconstruction_is_a_row_too(tmp_path: Path, capsys: pytest.CaptureFi
     folder.mkdir()
     for name in ("astronaut", "coffee", "brick"):
         cv2.imwrite(str(folder / f"{name}.png"), getattr(data, name)()[:200, :200])
-    (folder / "phone.heic").write_text("no picture")
+    (folder / "phone.mov").write_text("no picture")
     row = reconstruct(folder, tmp_path / "w", Extraction(RAW, 100))
-    assert (row.images, row.registered, row.points, row.others) == (3, 0, 0, {".heic": 1})
+    assert (row.images, row.registered, row.points, row.others) == (3, 0, 0, {".mov": 1})
     pytest.importorskip("typer")
     command = ["colmap", str(folder), "--workspace", str(tmp_path / "c"), "--max-keypoints", "50"]
     assert main([*command, "--json"]) == 1
     captured = capsys.readouterr()
-    assert "1 other file is not read: 1 .heic" in captured.err
+    assert "1 other file is not read: 1 .mov" in captured.err
     (found,) = json.loads(captured.out)
     assert (found["registered"], found["track_length"], found["error"]) == (0, None, None)
 
@@ -353,3 +354,32 @@ def test_wrong_arguments(room: Path, tmp_path: Path) -> None:
     (tmp_path / "bad.txt").write_text("0.png\n")
     with pytest.raises(ValueError, match="expected two names"):
         read_pairs(tmp_path / "bad.txt")
+
+
+def test_pairs_are_matched_once_in_either_order(room: Path, tmp_path: Path) -> None:
+    features, database = tmp_path / "f.h5", tmp_path / "d.db"
+    extract(room, features, Extraction(RAW, 100))
+    write_database(features, room, database)
+    (tmp_path / "pairs").write_bytes(
+        b"\xef\xbb\xbf0.png 1.png\n1.png 0.png\n0.png 1.png\n2.png 1.png"
+    )
+    match_database(database, features, read_pairs(tmp_path / "pairs"))
+    assert read_pairs(tmp_path / "pairs.txt") == [("0.png", "1.png"), ("2.png", "1.png")]
+    with pytest.raises(ValueError, match="cannot be matched with itself"):
+        match_database(database, features, [("0.png", "0.png")])
+
+
+def test_changed_and_removed_photographs_are_noticed(room: Path, tmp_path: Path) -> None:
+    photos = Path(shutil.copytree(room, tmp_path / "photographs"))
+    features, database = tmp_path / "f.h5", tmp_path / "d.db"
+    extract(photos, features, Extraction(RAW, 100))
+    cv2.imwrite(str(photos / "4.png"), np.zeros((50, 60), np.uint8))
+    with pytest.raises(ValueError, match=r"4\.png has changed since its features were extracted"):
+        write_database(features, photos, database)
+    (photos / "4.png").unlink()
+    with pytest.raises(ValueError, match=r"1 of 5 images of .* are not in .*, such as 4\.png"):
+        write_database(features, photos, database)
+    row = reconstruct(photos, tmp_path / "w", Extraction(RAW, 100))
+    (photos / "3.png").unlink()
+    assert row.images == 4
+    assert reconstruct(photos, tmp_path / "w", Extraction(RAW, 100)).images == 3

@@ -15,7 +15,7 @@ from kd_cv.matching.neighbours import match_descriptors
 from kd_cv.matching.pipeline import timing
 from kd_cv.matching.two_view import TwoViews, find_homography
 from kd_cv.opencv.rootsift import RootSIFT, as_feature, root
-from kd_cv.pictures.matches import draw_matches
+from kd_cv.viz.matches import draw_matches
 
 
 def brute_force(d0, d1, ratio, mutual):

@@ -12,6 +12,7 @@ import pytest
 from kd_cv import KDDescriptor, match
 from kd_cv.collection import retrieval
 from kd_cv.io import sources
+from kd_cv.matching.two_view import WORDS
 
 
 @pytest.fixture(scope="module")
@@ -62,14 +63,12 @@ def test_auto_takes_the_scene_here_and_the_plane_there_and_says_so(scene, files)
 def test_picture_report_and_explanation_have_the_words_of_the_model(scene, model, where):
     pytest.importorskip("matplotlib")
     from kd_cv.cli.explain import _kind
-    from kd_cv.draw.report import Page
-    from kd_cv.pictures.matches import _legend
+    from kd_cv.report import Page
 
     kd = KDDescriptor(400)
     found = match(*scene, kd, model=model)
     inside, outside = f"on {where}", f"off {where}"
-    legend = [text for _, text in _legend([found])]
-    assert legend[:2] == [f"inlier, {inside}", f"outlier, {outside}"]
+    assert WORDS[found.model] == (inside, outside)  # what the legend of the picture is given
     colours = [cv2.cvtColor(image, cv2.COLOR_GRAY2BGR) for image in scene]
     page = Page(colours, ("left", "right")).html({"KD": (found, kd)})
     words = re.search(r'"words": ?(\[.*?\])', page)

@@ -1,0 +1,154 @@
+"""Two photographs and how they are matched, for `kd-cv match` and `kd-cv explain`."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple
+
+import cv2
+import numpy as np
+import typer
+from numpy.typing import NDArray
+
+from kd_cv.checks import as_int, as_positive
+from kd_cv.cli.options import MaxKeypoints, MaxSize, Ratio, Weights, make_feature
+from kd_cv.detector.settings import MAX_FEATURES
+from kd_cv.gray import as_gray
+from kd_cv.io.builtin import example_pair
+from kd_cv.io.files import printable
+from kd_cv.io.sources import read_source
+from kd_cv.keypoints import opencv_factory
+from kd_cv.matching.neighbours import RATIO, as_ratio
+from kd_cv.matching.pipeline import MatchResult, match, timing
+from kd_cv.opencv.dog import DoG
+
+#: OpenCV's detectors by name, as far as the installed OpenCV has them.
+FACTORIES = {
+    "sift": "SIFT_create",
+    "orb": "ORB_create",
+    "fast": "FastFeatureDetector_create",
+    "gftt": "GFTTDetector_create",
+    "mser": "MSER_create",
+    "agast": "AgastFeatureDetector_create",
+    "brisk": "BRISK_create",
+    "akaze": "AKAZE_create",
+    "kaze": "KAZE_create",
+}
+
+
+def available() -> list[str]:
+    """The names of the detectors that the installed OpenCV has, and of ours."""
+    return ["dog", *(name for name in FACTORIES if opencv_factory(FACTORIES[name]))]
+
+
+def make_detector(name: str, max_keypoints: int) -> Any:
+    """The detector of a name. Some need to be told how many keypoints are wanted."""
+    max_keypoints = min(max_keypoints, MAX_FEATURES)
+    if name == "dog":
+        return DoG(max_keypoints)
+    factory = opencv_factory(FACTORIES.get(name, ""))
+    if factory is None:
+        known = "is not in" if name in FACTORIES else "is unknown to"
+        raise ValueError(
+            f"detector {name!r} {known} OpenCV {cv2.__version__}: it has {', '.join(available())}"
+        )
+    counts = {"orb": "nfeatures", "gftt": "maxCorners"}
+    return factory(**({counts[name]: max_keypoints} if name in counts else {}))
+
+
+class Pair(NamedTuple):
+    """Two photographs, their names, the true H_0to1 and focal lengths where they are known."""
+
+    image0: NDArray[Any]
+    image1: NDArray[Any]
+    names: tuple[str, str]
+    H_true: NDArray[np.float64] | None = None
+    focals_in_widths: tuple[float | None, float | None] = (None, None)
+
+    def cameras(self, focal: float | None) -> tuple[float | None, float | None]:
+        """Focal lengths in pixels: as given, else from EXIF if it has both."""
+        first, second = self.focals_in_widths
+        if focal is not None or first is None or second is None:
+            return focal, focal
+        return first * max(self.image0.shape[:2]), second * max(self.image1.shape[:2])
+
+
+def load_pair(photos: Sequence[Path]) -> Pair:
+    """The photographs of two files; of none, the example."""
+    if len(photos) not in (0, 2):
+        raise ValueError(f"expected two photographs, or none for the example; got {len(photos)}")
+    if not photos:
+        image0, image1, H_true = example_pair()
+        return Pair(image0, image1, ("astronaut", "astronaut, warped"), H_true)
+    first, second = (read_source(path) for path in photos)
+    names = printable(photos[0].name), printable(photos[1].name)
+    focals = first.focal_in_widths, second.focal_in_widths
+    return Pair(first.pixels, second.pixels, names, None, focals)
+
+
+@dataclass(frozen=True)
+class Options:
+    """How two photographs are matched; the values are checked."""
+
+    weights: Weights = None
+    detector: Annotated[
+        str, "Detector: dog, ours; or OpenCV's sift, orb, fast, gftt, mser, ..."
+    ] = "dog"
+    max_keypoints: MaxKeypoints = 5000
+    max_size: MaxSize = 3200
+    ratio: Ratio = RATIO
+    model: Annotated[
+        Literal["auto", "homography", "fundamental", "essential"],
+        typer.Option(
+            help="What the photographs have in common: homography (one plane), fundamental (a "
+            "scene), essential (a scene, and the pose of the camera) or auto.",
+            metavar="<str>",
+        ),
+    ] = "auto"
+    threshold: Annotated[
+        float, "How far an inlier may be from where the model says, in pixels."
+    ] = 3.0
+    focal: Annotated[
+        float | None, "Focal length of the camera in pixels; by default what EXIF says."
+    ] = None
+
+    def __post_init__(self) -> None:
+        if self.focal is not None:
+            as_positive(self.focal, "--focal")
+        as_int(self.max_size, "--max-size", 16)
+        make_detector(self.detector, 1)
+        as_ratio(self.ratio, "--ratio")
+        as_positive(self.threshold, "--threshold")
+        as_int(self.max_keypoints, "--max-keypoints")
+
+
+class Answer(NamedTuple):
+    """The result of the descriptor of a name, and the seconds of each step."""
+
+    name: str
+    feature: Any
+    result: MatchResult
+    seconds: dict[str, float]
+
+
+def run(name: str, pair: Pair, options: Options) -> Answer:
+    """Match two photographs by the descriptor of a name."""
+    feature = make_feature(name, options.weights if name == "kd" else None)
+    detector = make_detector(options.detector, options.max_keypoints)
+    # Compile, or load compiled code, before the clock runs.
+    noise = np.random.default_rng(0).integers(0, 255, (64, 64), dtype=np.uint8)
+    detector.detect(noise, None)
+    feature.compute(noise, [cv2.KeyPoint(32, 32, 6, 0)])
+    camera0, camera1 = pair.cameras(options.focal)
+    if options.model == "essential" and camera0 is None:
+        raise ValueError(
+            "--model essential needs --focal: the photographs have no EXIF that says it"
+        )
+    with timing() as seconds:
+        result = match(
+            as_gray(pair.image0), as_gray(pair.image1), feature, detector=detector,
+            max_keypoints=options.max_keypoints, ratio=options.ratio,
+            threshold=options.threshold, model=options.model, camera0=camera0, camera1=camera1,
+            max_size=options.max_size,
+        )  # fmt: skip
+    return Answer(name, feature, result, seconds)

@@ -1,0 +1,304 @@
+"""One self-contained HTML page of a pair of matched photographs, for `kd-cv match --report`.
+
+The page needs no network and allows none: its content security policy admits the page's own style
+and script, by their hashes, and embedded images.
+
+Patches and heat maps are sheets of small gray tiles, two a match, compressed as WebP; the page
+colours the heat maps. Half of what the patches alone take without loss, from which the page could
+compute the heat maps itself.
+"""
+
+import base64
+import hashlib
+import html
+import json
+import os
+import re
+from collections.abc import Mapping, Sequence
+from importlib import resources
+from typing import Any, NamedTuple
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from kd_cv.descriptor.frames import resizing
+from kd_cv.explain import heat_limit, heat_maps, part_names
+from kd_cv.gray import as_gray
+from kd_cv.io.files import replacing
+from kd_cv.io.images import reduced
+from kd_cv.keypoints import from_keypoints
+from kd_cv.matching.neighbours import RATIO
+from kd_cv.matching.pipeline import MatchResult, named_failure
+from kd_cv.matching.two_view import NAMES, WORDS
+from kd_cv.opencv.kd_descriptor import KDDescriptor
+from kd_cv.types import Feature
+from kd_cv.viz import palette
+from kd_cv.viz.matches import MAX_LINES, as_bgr
+
+MAX_SIDE = 1600  # of an embedded photograph
+MAX_MATCHES = 2000  # on the page, of all descriptors together: the most certain of each
+TILE = 32  # side of a patch or heat map on the page, at most
+COLUMNS = 32  # tiles in a row of a sheet
+QUALITY = 80  # of all embedded images
+Image = NDArray[np.uint8]
+Results = Mapping[str, tuple[MatchResult, Feature]]
+
+
+def write_report(
+    path: str | os.PathLike[str],
+    image0: Image,
+    image1: Image,
+    results: Results,
+    *,
+    names: tuple[str, str],
+    ratio: float = RATIO,
+    threshold: float = 3.0,
+) -> None:
+    """Write a page of two matched images to a file, whole or not at all.
+
+    image0, image1  (H, W, 3) BGR
+    results         title -> what was matched with `ratio` and `threshold`, and the descriptor that
+                    matched it; the first is shown, the others beside it. The slider shows the
+                    candidates; a KDDescriptor is explained by heat maps
+    names           of the two photographs
+
+    >>> images = [cv2.merge([image] * 3) for image in (image0, image1)]
+    >>> write_report("report.html", *images, {"KD": (result, KDDescriptor())}, names=("a", "b"))
+    """
+    page = Page((image0, image1), names, ratio, threshold).html(results)
+    with replacing(path) as temporary:
+        temporary.write_text(page, encoding="utf-8")
+
+
+class Page(NamedTuple):
+    """Two images (H, W, 3) and their names, and what their matches were found with."""
+
+    images: tuple[Image, Image]
+    names: tuple[str, str]
+    ratio: float = RATIO
+    threshold: float = 3.0
+
+    def html(self, results: Results) -> str:
+        """The page of `write_report` as text."""
+        small0, small1 = (reduced(as_bgr(image), MAX_SIDE) for image in self.images)
+        most = MAX_MATCHES // len(results)
+        parts = [
+            self._part(number, title, *matched, most)
+            for number, (title, matched) in enumerate(results.items())
+        ]
+        first, _ = next(iter(results.values()))
+        H_0to1 = first.H_0to1 if first.success else None
+        data = {
+            "sizes": [list(image.shape[1::-1]) for image in self.images],
+            "ratio": float(self.ratio),
+            "lines": MAX_LINES,
+            "columns": COLUMNS,
+            "overlay": H_0to1 is not None,
+            "palette": {
+                "inlier": palette.INLIER,
+                "outlier": palette.OUTLIER,
+                "outline": palette.OUTLINE,
+                "heat": [palette.hexadecimal(color) for color in palette.diverging_colors()],
+            },
+            "descriptors": [data for data, _ in parts],
+        }
+        shapes = [image.shape for image in self.images]
+        # Bytes of a file name that are no text become question marks.
+        shown = [name.encode("utf-8", "replace").decode("utf-8") for name in self.names]
+        return _fill(
+            {
+                "NAME0": html.escape(shown[0]),
+                "NAME1": html.escape(shown[1]),
+                "IMAGE0": _webp(small0),
+                "IMAGE1": _webp(small1),
+                "WARPED": _webp(_overlay(small0, small1, H_0to1, *shapes)),
+                "SHEETS": "".join(sheets for _, sheets in parts),
+                # "<" could end the script element that holds the data.
+                "DATA": json.dumps(data, separators=(",", ":")).replace("<", "\\u003c"),
+            }
+        )
+
+    def _part(
+        self, number: int, title: str, result: MatchResult, descriptor: Feature, most: int
+    ) -> tuple[dict[str, Any], str]:
+        """What the script needs to know of one descriptor and of its `most` certain matches, and
+        their patches and heat maps in HTML."""
+        matches, ratios, inliers = self._shown(result, most)
+        kd = descriptor
+        if not isinstance(kd, KDDescriptor):  # what stands for it sees the window of SIFT
+            kd = KDDescriptor(patch_size=TILE, whitening=None, magnification="sift")
+        keypoints = result.keypoints0, result.keypoints1
+        both = [
+            kd.frames([points[i] for i in rows.tolist()])
+            for points, rows in zip(keypoints, matches.T, strict=True)
+        ]
+        stack0, stack1 = (
+            kd.extractor.patches(as_gray(image), frames)
+            for image, frames in zip(self.images, both, strict=True)
+        )
+        scales = kd.settings.scales
+        largest = int(np.argmax(scales))
+        side = kd.settings.side * scales[largest]  # of the largest patch, in sizes of a frame
+        tiles = {"patches": _stretched(_small([stack0[:, largest], stack1[:, largest]]))}
+        no_heat, similarity, shares = "", [], {}
+        if kd is not descriptor:
+            no_heat = (
+                f"The histograms of {title} cannot be shared out among the pixels: no heat maps."
+            )
+        elif kd.projection is not None and kd.projection.power != 1.0:
+            no_heat = "A whitening with a square root cannot be shared out among the pixels."
+        else:
+            maps = heat_maps(stack0, stack1, kd.settings)
+            tiles["heats"] = _levels(_small([maps.heat0, maps.heat1]))
+            similarity = np.round(maps.similarity, 4).tolist()
+            parts = part_names(kd.settings.spec)
+            if len(parts) > 1:
+                shares = dict(zip(parts, np.round(maps.shares.T, 4).tolist(), strict=True))
+        found = f"{NAMES[result.model]} found"
+        if not result.success:
+            # Why nothing was found stands below by itself where there are no matches.
+            found = f"no {found}" + (
+                f": {named_failure(result, self.names)}" if len(ratios) else ""
+            )
+        counts = (
+            f"{result.inliers.sum()} inliers of {len(result.matches)} matches at ratio "
+            f"{self.ratio:g} · {found}"
+        )
+        words = WORDS[result.model] if result.success else ("", "")
+        data = {
+            "title": title,
+            "summary": f"{title} · {counts}",
+            "counts": counts,
+            "note": self._note(result, len(ratios)),
+            "cut": len(ratios) < len(result.candidates[1]),
+            "nothing": "" if len(ratios) else f"{named_failure(result, self.names)}.",
+            "words": [f"inliers {words[0]}".strip(), f"outliers {words[1]}".strip()],
+            "one": ["inlier", "outlier"],
+            "points": [np.round(frames[:, :2], 2).tolist() for frames in both],
+            "windows": [
+                np.round([side * frames[:, 2], frames[:, 3].clip(0)], 2).T.tolist()
+                for frames in both
+            ],
+            "ratios": np.round(ratios.astype(np.float64), 4).tolist(),
+            "inliers": inliers.astype(int).tolist(),
+            "H": _listed(result, result.H_0to1),
+            "F": _listed(result, result.F_0to1),
+            "tile": int(tiles["patches"].shape[-1]),
+            "similarity": similarity,
+            "noHeat": no_heat,
+            "shares": shares,
+        }
+        sheets = [
+            f'<img id="{kind}{number}" alt="" src="{_webp(_sheet(images))}" hidden>\n'
+            for kind, images in tiles.items()
+        ]
+        return data, "".join(sheets)
+
+    def _shown(
+        self, result: MatchResult, most: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32], NDArray[np.bool_]]:
+        """Matches, ratios and inliers of the page, the most certain first.
+
+        What passes the ratio test is what `result` says; the rest is measured against its model.
+        """
+        matches, ratios = result.candidates
+        points0, points1 = (
+            from_keypoints(keypoints)[rows, :2]
+            for keypoints, rows in zip(
+                (result.keypoints0, result.keypoints1), matches.T, strict=True
+            )
+        )
+        inliers = result.errors(points0, points1) <= self.threshold
+        inliers[ratios <= self.ratio] = result.inliers
+        order = np.argsort(ratios, kind="stable")[:most]
+        return matches[order], ratios[order], inliers[order]
+
+    def _note(self, result: MatchResult, shown: int) -> str:
+        candidates = len(result.candidates[1])
+        part = f"The {shown} most certain of {candidates}" if shown < candidates else f"All {shown}"
+        note = (
+            f"{part} mutual nearest neighbours are on this page. The ratio is the distance to the "
+            "nearest neighbour over that to the second nearest: small is certain."
+        )
+        if not result.success:
+            return note
+        return (
+            f"{note} Inliers agree with the {NAMES[result.model]} within {self.threshold:g} pixels."
+        )
+
+
+def _listed(result: MatchResult, matrix: NDArray[np.float64] | None) -> list[list[float]] | None:
+    return matrix.tolist() if result.success and matrix is not None else None
+
+
+def _small(sides: Sequence[NDArray[Any]]) -> NDArray[np.float32]:
+    """Tiles (N, P, P) of both images in turn, at no more than TILE pixels a side, by means over
+    areas: (N, 2, P, P)."""
+    pairs = np.stack(sides, axis=1).astype(np.float32)
+    if pairs.shape[2] <= TILE:
+        return pairs
+    flat = pairs.reshape(-1, *pairs.shape[2:])
+    small = [cv2.resize(tile, (TILE, TILE), interpolation=cv2.INTER_AREA) for tile in flat]
+    return np.array(small, np.float32).reshape(-1, 2, TILE, TILE)
+
+
+def _stretched(pairs: NDArray[np.float32]) -> Image:
+    """Each tile of (N, 2, P, P) from its darkest to its brightest pixel."""
+    low, high = pairs.min(axis=(2, 3), keepdims=True), pairs.max(axis=(2, 3), keepdims=True)
+    return np.rint(255 * (pairs - low) / np.maximum(high - low, 1e-6)).astype(np.uint8)
+
+
+def _levels(pairs: NDArray[np.float32]) -> Image:
+    """Heat maps (N, 2, P, P) as colours of the palette; the two of a match alike."""
+    limits = np.array([heat_limit(*pair) for pair in pairs]).reshape(-1, 1, 1, 1)
+    return palette.heat_levels(pairs / limits)
+
+
+def _sheet(pairs: Image) -> Image:
+    """Tiles (N, 2, P, P) side by side, COLUMNS in a row."""
+    count, size = 2 * len(pairs), pairs.shape[-1]
+    rows = max(1, -(-count // COLUMNS))
+    padded = np.zeros((rows * COLUMNS, size, size), np.uint8)
+    padded[:count] = pairs.reshape(-1, size, size)
+    grid = padded.reshape(rows, COLUMNS, size, size).swapaxes(1, 2)
+    return grid.reshape(rows * size, COLUMNS * size)
+
+
+def _overlay(
+    small0: Image,
+    small1: Image,
+    H_0to1: NDArray[np.float64] | None,
+    shape0: tuple[int, ...],
+    shape1: tuple[int, ...],
+) -> Image:
+    """Image 0 as seen from image 1; around it image 1, dimmed. One pixel without a homography.
+
+    H_0to1 is that of the images of shape0 and shape1, of which these are reduced copies.
+    """
+    if H_0to1 is None:
+        return np.zeros((1, 1, 3), np.uint8)
+    S0, S1 = resizing(shape0, small0.shape), resizing(shape1, small1.shape)
+    small_H_0to1 = S1 @ H_0to1 @ np.linalg.inv(S0)
+    size = small1.shape[1::-1]
+    warped = cv2.warpPerspective(small0, small_H_0to1, size)
+    inside = cv2.warpPerspective(np.ones(small0.shape[:2], np.uint8), small_H_0to1, size)
+    return np.where(inside[:, :, None] > 0, warped, small1 // 3)
+
+
+def _webp(image: Image) -> str:
+    """A data URI."""
+    encoded = cv2.imencode(".webp", image, [cv2.IMWRITE_WEBP_QUALITY, QUALITY])[1]
+    return "data:image/webp;base64," + base64.b64encode(encoded.tobytes()).decode("ascii")
+
+
+def _fill(values: Mapping[str, str]) -> str:
+    """The template with each @@NAME@@ replaced, in one pass: values are not searched again."""
+    template = (resources.files("kd_cv") / "report.html").read_text(encoding="utf-8")
+    hashes = {}
+    for tag in ("style", "script"):
+        (text,) = re.findall(f"<{tag}>(.*?)</{tag}>", template, re.DOTALL)
+        digest = base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")
+        hashes[f"{tag.upper()}_HASH"] = f"'sha256-{digest}'"
+    values = {**values, **hashes}
+    return re.sub("@@([A-Z0-9_]+)@@", lambda found: values[found[1]], template)

@@ -1,0 +1,3 @@
+"""Pictures: plots on Matplotlib axes that compose, and the sheet of matches."""
+
+__all__: list[str] = []

@@ -1,0 +1,125 @@
+"""Patches, patch maps and heat maps on Matplotlib axes: what a similarity is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kd_cv.explain import Array, Explanation, Pixel, heat_limit
+from kd_cv.viz.palette import VERMILION, diverging_colors
+from kd_cv.viz.style import Axes, bare, framed, plt, style, titled
+
+# After `style`, which says what to install where there is no Matplotlib.
+# isort: split
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import ListedColormap, Normalize
+
+DIVERGING = ListedColormap(diverging_colors().tolist(), name="kd_diverging")
+SEQUENTIAL = "cividis"
+LEVELS = 10  # isocontours of a patch map, as in the paper
+
+
+@style()
+def plot_patch(ax: Axes, patch: NDArray[Any], title: str | None = None) -> Axes:
+    """A patch (P, P) in gray, from its darkest to its brightest pixel."""
+    ax.imshow(patch, cmap="gray")
+    return titled(bare(ax), title)
+
+
+@style()
+def plot_heatmap(
+    ax: Axes, heat: Array, *, limit: float | None = None, title: str | None = None
+) -> Axes:
+    """A heat map (P, P): vermilion speaks for the match, blue against it.
+
+    limit: the magnitude of the strongest colour, by default that of the map itself.
+    """
+    limit = heat_limit(heat) if limit is None else limit
+    ax.imshow(heat, cmap=DIVERGING, vmin=-limit, vmax=limit)
+    return titled(framed(ax), title)
+
+
+@style()
+def plot_patch_map(
+    ax: Axes, values: Array, pixel: Pixel | None = None, *, title: str | None = None
+) -> Axes:
+    """A patch map (P, P) with ten isocontours between its ends, and a cross at pixel (x, y)."""
+    low, high = float(values.min()), float(values.max())
+    edges = np.linspace(low, high if high > low else low + 1.0, LEVELS + 2)
+    ax.contourf(values, levels=edges, cmap=SEQUENTIAL)
+    ax.contour(
+        values, levels=edges[1:-1], colors="white", linewidths=0.25, linestyles="solid", alpha=0.6
+    )
+    ax.set_aspect("equal")
+    ax.invert_yaxis()
+    if pixel is not None:
+        ax.plot(*pixel, "x", color="white", markersize=6, markeredgewidth=2.4)
+        ax.plot(*pixel, "x", color=VERMILION, markersize=5, markeredgewidth=1.2)
+    return titled(framed(ax), title)
+
+
+@style()
+def plot_toy_patch(
+    ax: Axes,
+    patch_size: int,
+    theta: float,
+    *,
+    pixel: Pixel | None = None,
+    color: str = VERMILION,
+    title: str | None = None,
+) -> Axes:
+    """A patch of constant gradient angle as arrows, or only its one pixel (x, y)."""
+    if pixel is None:
+        axis = (np.arange(4) + 0.5) * patch_size / 4 - 0.5
+        x, y = (values.ravel() for values in np.meshgrid(axis, axis))
+    else:
+        x, y = (np.array([value], np.float64) for value in pixel)
+    length = 0.18 * patch_size
+    dx, dy = np.full(len(x), length * np.cos(theta)), np.full(len(x), length * np.sin(theta))
+    ax.quiver(
+        x, y, dx, dy, color=color, angles="xy", scale_units="xy", scale=1,
+        pivot="mid" if pixel is None else "tail", width=0.018, headwidth=4, headlength=4.5,
+        headaxislength=4,
+    )  # fmt: skip
+    if pixel is not None:
+        ax.plot(x, y, "o", color=color, markersize=3)
+    ax.set(xlim=(-0.5, patch_size - 0.5), ylim=(patch_size - 0.5, -0.5), aspect="equal")
+    return titled(framed(ax), title)
+
+
+@style()
+def plot_explanation(
+    explanation: Explanation, *, titles: Sequence[str] = ("", ""), figure: Any = None
+) -> NDArray[Any]:
+    """Both patches and their heat maps, one row an image: axes (2, 1 + number of heat maps).
+
+    figure: an empty figure or subfigure to draw in; a new one if not given.
+    """
+    names = list(explanation.similarities)
+    columns = 1 + len(names)
+    if figure is None:
+        figure = plt.figure(figsize=(1.35 * columns + 0.9, 3.25), layout="compressed")
+    axes = figure.subplots(2, columns, squeeze=False)
+    rows = (explanation.patch0, explanation.heat0), (explanation.patch1, explanation.heat1)
+    for row, ((patch, heats), label) in enumerate(zip(rows, titles, strict=True)):
+        plot_patch(axes[row, 0], patch, "patch" if row == 0 else None)
+        axes[row, 0].set_ylabel(label)
+        for ax, name in zip(axes[row, 1:], names, strict=True):
+            plot_heatmap(ax, heats[name], limit=explanation.limit(name))
+            if row == 0:
+                ax.set_title(f"{name}\n{explanation.similarities[name]:.2f}")
+    add_heat_key(figure, axes)
+    return axes
+
+
+@style()
+def add_heat_key(figure: Any, axes: Any) -> None:
+    """One colour bar for heat maps that are each drawn up to their own limit."""
+    scale = ScalarMappable(Normalize(-1, 1), DIVERGING)
+    bar = figure.colorbar(scale, ax=axes, shrink=0.6, aspect=25, pad=0.02)
+    bar.set_ticks([-1, 0, 1], labels=["against", "neutral", "for the\nmatch"])
+    bar.outline.set_linewidth(0.4)
+    bar.ax.tick_params(length=0)

@@ -1,0 +1,524 @@
+"""The HTML page of a match, in a real browser where Chromium is installed."""
+
+import base64
+import json
+import re
+
+import cv2
+import numpy as np
+import pytest
+
+pytest.importorskip("typer")
+pytest.importorskip("skimage")
+
+from kd_cv import KDDescriptor, report
+from kd_cv.cli.pair import Options, Pair, run
+from kd_cv.descriptor.frames import resizing
+from kd_cv.explain import explain
+from kd_cv.gray import as_gray
+from kd_cv.io.builtin import example_pair
+from kd_cv.keypoints import to_keypoints
+from kd_cv.matching.metrics import homography_corner_error
+from kd_cv.matching.pipeline import MatchResult, match
+from kd_cv.viz.palette import DIVERGING, rgb
+
+NAMES = ('<img src=x onerror="alert(1)">.png', "b & '@@DATA@@'.png")
+
+
+@pytest.fixture(scope="module")
+def pair():
+    image0, image1, H_true = example_pair()
+    return cv2.resize(image0, (384, 384)), cv2.resize(image1, (384, 384)), H_true
+
+
+@pytest.fixture(scope="module")
+def found(pair):
+    return {name: _run(pair[0], pair[1], name) for name in ("kd", "sift")}
+
+
+def _run(image0, image1, name="kd"):
+    return run(name, Pair(image0, image1, ("a", "b")), Options())
+
+
+def _page(pair, found, title="KD", **others):
+    results = {title: (found.result, found.feature), **others}
+    return report.Page((pair[0], pair[1]), NAMES).html(results)
+
+
+def _data(page):
+    return json.loads(re.findall(r'id="data">(.*?)</script>', page, re.DOTALL)[0])
+
+
+@pytest.mark.slow
+def test_page_needs_no_network_and_escapes_names(pair, found):
+    page = _page(pair, found["kd"])
+    assert "http://" not in page and "https://" not in page and "//" not in _urls(page)
+    assert "default-src 'none'" in page
+    assert "<img src=x" not in page and "&lt;img src=x" in page
+    assert page.count('id="data"') == 1 and "@@" in page  # the name itself is not a placeholder
+    assert re.findall("@@[A-Z0-9_]+@@", page) == ["@@DATA@@"] * page.count("@@DATA@@")
+
+
+def _urls(page):
+    sources = re.findall(r'(?:src|href)="([^"]*)"', page)
+    assert all(source.startswith("data:") for source in sources)
+    return [source for source in sources if not source.startswith("data:image/webp;base64,")]
+
+
+@pytest.mark.slow
+def test_data_agrees_with_the_result(pair, found):
+    result = found["kd"].result
+    (data,) = _data(_page(pair, found["kd"]))["descriptors"]
+    ratio, inlier = np.array(data["ratios"]), np.array(data["inliers"], bool)
+    assert (ratio <= 0.85).sum() == len(result.matches) < len(ratio)
+    assert inlier[ratio <= 0.85].sum() == result.inliers.sum()
+    assert np.all(np.diff(ratio) >= 0)
+    first = result.ratios.argmin()
+    assert data["points"][0][0] == pytest.approx(result.points0[first], abs=0.01)
+    assert data["points"][1][0] == pytest.approx(result.points1[first], abs=0.01)
+    keypoint = result.keypoints0[result.matches[first][0]]
+    side = 15 * keypoint.size
+    assert data["windows"][0][0] == pytest.approx([side, keypoint.angle], abs=0.01)
+
+
+@pytest.mark.slow
+def test_every_match_of_kd_has_heat_maps_that_sum_to_its_similarity(pair, found):
+    own = found["kd"]
+    page = _page(pair, own)
+    (data,) = _data(page)["descriptors"]
+    assert len(data["similarity"]) == len(data["ratios"]) > len(own.result.matches)
+    shares = np.array(list(data["shares"].values())).sum(axis=0)
+    assert shares == pytest.approx(data["similarity"], abs=2e-3)
+    first = own.result.ratios.argmin()
+    i, j = own.result.matches[first]
+    why = explain(pair[0], own.result.keypoints0[i], pair[1], own.result.keypoints1[j], own.feature)
+    assert data["similarity"][0] == pytest.approx(why.similarity, abs=1e-3)
+    heat = _tile(page, "heats0", 0).astype(float) / 127.5 - 1  # the sheet is compressed
+    expected = np.clip(why.heat0["whitened"] / why.limit(), -1, 1)
+    assert np.abs(heat - expected).mean() < 0.03
+    assert np.corrcoef(heat.ravel(), expected.ravel())[0, 1] > 0.97
+
+
+def _tile(page, name, index):
+    """A tile of a sheet, as the browser would decode it."""
+    encoded = re.findall(f'id="{name}" alt="" src="data:image/webp;base64,([^"]*)"', page)[0]
+    sheet = cv2.imdecode(np.frombuffer(base64.b64decode(encoded), np.uint8), cv2.IMREAD_GRAYSCALE)
+    row, column = divmod(index, report.COLUMNS)
+    size = sheet.shape[1] // report.COLUMNS
+    return sheet[row * size : (row + 1) * size, column * size : (column + 1) * size]
+
+
+@pytest.mark.slow
+def test_sift_has_patches_and_says_why_there_is_no_heat(pair, found):
+    page = _page(pair, found["sift"], title="SIFT")
+    (data,) = _data(page)["descriptors"]
+    assert data["similarity"] == [] and "histograms of SIFT" in data["noHeat"]
+    assert 'id="patches0"' in page and 'id="heats0"' not in page
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("settings", [{"scales": 3}, {"patch_size": 64}])
+def test_other_settings_are_explained_on_tiles_of_the_same_size(pair, settings):
+    own = _run(pair[0], pair[1])._replace(feature=KDDescriptor(**settings))
+    (data,) = _data(_page(pair, own))["descriptors"]
+    assert len(data["similarity"]) == len(data["ratios"]) and data["tile"] == 32
+
+
+@pytest.mark.slow
+def test_others_are_compared_and_share_the_limit(pair, found, monkeypatch):
+    monkeypatch.setattr(report, "MAX_MATCHES", 80)
+    page = _page(pair, found["kd"], SIFT=(found["sift"].result, None))
+    kd, sift = _data(page)["descriptors"]
+    assert (kd["title"], sift["title"]) == ("KD", "SIFT")
+    assert len(kd["ratios"]) == len(sift["ratios"]) == 40
+    assert f"of {len(found['sift'].result.matches)} matches" in sift["counts"]
+    assert "The 40 most certain of" in sift["note"] and kd["cut"] and sift["cut"]
+
+
+@pytest.mark.slow
+def test_two_thousand_matches_take_less_than_five_megabytes():
+    """Of two large photographs full of detail, the whole page."""
+    from skimage import data
+
+    photo = cv2.resize(data.stereo_motorcycle()[0][:, :, ::-1], (1600, 1080))
+    noise = np.random.default_rng(0).normal(0, 12, photo.shape)
+    image0 = np.clip(photo + noise, 0, 255).astype(np.uint8)
+    frames = np.random.default_rng(1).uniform([60, 60, 2, 0], [1500, 1000, 8, 360], (2000, 4))
+    keypoints = to_keypoints(frames)
+    rows = np.stack([np.arange(2000)] * 2, axis=1)
+    ratios = np.linspace(0.1, 1, 2000, dtype=np.float32)
+    passed = ratios <= 0.85
+    result = MatchResult(
+        keypoints, keypoints, rows[passed], ratios[passed], np.ones(passed.sum(), bool), np.eye(3),
+        success=True, candidates=(rows, ratios),
+    )  # fmt: skip
+    results = {"KD": (result, KDDescriptor())}
+    page = report.Page((image0, image0[:, ::-1].copy()), ("a", "b")).html(results)
+    assert len(_data(page)["descriptors"][0]["similarity"]) == 2000
+    assert len(page) < 5_000_000
+
+
+@pytest.mark.slow
+def test_warped_image_lies_on_the_other(pair, found):
+    """The overlay shows image 0 where image 1 shows it too, also when both are reduced."""
+    image0, image1, _ = pair
+    H_0to1 = found["kd"].result.H_0to1
+    shapes = image0.shape, image1.shape
+    whole = report._overlay(image0, image1, H_0to1, *shapes)
+    small0, small1 = (cv2.resize(i, (192, 192), interpolation=cv2.INTER_AREA) for i in pair[:2])
+    half = report._overlay(small0, small1, H_0to1, *shapes)
+    for warped, truth in ((whole, image1), (half, small1)):
+        side = warped.shape[0]
+        inner = np.s_[side // 4 : 3 * side // 4, side // 4 : 3 * side // 4]
+        a, b = (as_gray(i)[inner].astype(float).ravel() for i in (warped, truth))
+        assert np.corrcoef(a, b)[0, 1] > 0.95
+    halved = resizing((10, 10), (5, 5))
+    assert homography_corner_error(halved, np.diag([0.5, 0.5, 1]), (9, 9)) < 0.4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("texture", [0, 1])
+def test_page_without_matches(texture):
+    noise = np.random.default_rng(0).integers(0, 255, (2, 64, 64, 3)).astype(np.uint8)
+    images = noise * np.uint8(texture)
+    own = _run(*images)
+    failure, data = own.result.failure, _data(_page(images, own))
+    (own,) = data["descriptors"]
+    assert not data["overlay"] and "no homography found" in own["summary"]
+    assert (len(own["ratios"]) > 0) == bool(texture) == (own["nothing"] == "")
+    reason = own["summary" if texture else "nothing"].rstrip(".")
+    assert reason.endswith(failure.removeprefix("image 0")) and failure
+    if not texture:
+        assert f"{NAMES[0]} has no keypoints: it is too dark" in own["nothing"]
+
+
+@pytest.mark.slow
+def test_a_whitening_with_a_square_root_has_no_heat_maps(pair, fitted):
+    kd = KDDescriptor(300, patch_size=32, whitening="pcasqrt", weights=fitted)
+    page = report.Page(pair[:2], NAMES).html({"KD": (match(*pair[:2], kd), kd)})
+    (data,) = _data(page)["descriptors"]
+    assert data["noHeat"] == "A whitening with a square root cannot be shared out among the pixels."
+    assert len(data["ratios"]) > 0
+    assert 'id="patches0"' in page and 'id="heats0"' not in page
+
+
+@pytest.mark.slow
+def test_nothing_is_written_into_a_missing_folder(pair, found, tmp_path):
+    with pytest.raises(FileNotFoundError, match="nowhere"):
+        results = {"KD": (found["kd"].result, found["kd"].feature)}
+        report.write_report(tmp_path / "nowhere" / "r.html", *pair[:2], results, names=NAMES)
+    assert list(tmp_path.iterdir()) == []
+
+
+# ------------------------------------------------------------------------------------ the browser
+
+
+@pytest.fixture
+def opened(browser, pair, found, tmp_path):
+    return _open(browser, _page(pair, found["kd"]), tmp_path)
+
+
+def _open(browser, page, tmp_path):
+    path = tmp_path / "report.html"
+    path.write_text(page, encoding="utf-8")
+    browser.get_log("browser")  # what pages before it said
+    browser.get(path.as_uri())
+    _ready(browser)
+    return browser
+
+
+def _ready(browser):
+    _wait(browser, lambda: browser.execute_script("return document.documentElement.dataset.ready"))
+
+
+def _wait(browser, condition):
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    return WebDriverWait(browser, 20).until(lambda _: condition())
+
+
+def _count(browser):
+    return [int(n) for n in re.findall(r"\d+", browser.find_element("id", "count").text)]
+
+
+def _set(browser, name, value):
+    browser.execute_script(
+        "const e = document.getElementById(arguments[0]); e.value = arguments[1];"
+        "e.dispatchEvent(new Event('input'))", name, value,
+    )  # fmt: skip
+
+
+@pytest.mark.slow
+def test_page_loads_without_errors(opened, found):
+    assert opened.get_log("browser") == []
+    assert opened.title.startswith("<img src=x")
+    result = found["kd"].result
+    inliers = int(result.inliers.sum())
+    assert _count(opened)[:3] == [len(result.matches), inliers, len(result.matches) - inliers]
+
+
+@pytest.mark.slow
+def test_slider_and_switches_change_what_is_shown(opened):
+    from selenium.webdriver.common.keys import Keys
+
+    whole = _count(opened)
+    slider = opened.find_element("id", "ratio")
+    slider.send_keys(Keys.ARROW_LEFT * 10)
+    fewer = _count(opened)
+    assert 0 < fewer[0] < whole[0]
+    _set(opened, "ratio", 1)
+    assert _count(opened)[0] > whole[0]
+    opened.find_element("id", "inliers").click()
+    shown, inliers, outliers, *_ = _count(opened)
+    assert inliers == 0 and shown == outliers > 0
+
+
+@pytest.mark.slow
+def test_lines_are_thinned_on_request(opened):
+    shown = _count(opened)[0]
+    drawn = int(opened.find_element("id", "lines-value").text)
+    assert 0 < drawn <= report.MAX_LINES
+    before = _picture(opened)
+    _set(opened, "lines", 20)
+    assert 0 < int(opened.find_element("id", "lines-value").text) <= 20
+    assert _count(opened)[0] == shown and (before != _picture(opened)).any()
+    _set(opened, "lines", 0)
+    assert opened.find_element("id", "count").text.endswith("none drawn as a line")
+
+
+PIXELS = """
+const from = arguments[0], copy = document.createElement("canvas");
+copy.width = from.width; copy.height = from.height;
+const pen = copy.getContext("2d", { willReadFrequently: true });
+pen.drawImage(from, 0, 0);
+return Array.from(pen.getImageData(0, 0, copy.width, copy.height).data);
+"""
+
+
+def _pixels(browser, canvas):
+    """The pixels of a canvas (N, 3), by way of a copy that is made to be read."""
+    return np.array(browser.execute_script(PIXELS, canvas), np.uint8).reshape(-1, 4)[:, :3]
+
+
+def _picture(browser):
+    return _pixels(browser, browser.find_element("id", "matches"))
+
+
+def _tiles(browser):
+    """The tiles of the explanation, each (32 * 32, 3)."""
+    tiles = browser.find_elements("css selector", "#patches canvas")
+    return [_pixels(browser, tile) for tile in tiles]
+
+
+def _click_match(browser, index):
+    """Click the first end of a match, as the page is laid out at this width."""
+    from selenium.webdriver.common.action_chains import ActionChains
+
+    canvas = browser.find_element("id", "matches")
+    data = json.loads(browser.find_element("id", "data").get_attribute("textContent"))
+    x, y = data["descriptors"][0]["points"][0][index]
+    width, height = canvas.size["width"], canvas.size["height"]
+    scale = ((width - 10) / 2 if width >= 600 else width) / 384
+    dx, dy = (x + 0.5) * scale - width / 2, (y + 0.5) * scale - height / 2
+    ActionChains(browser).move_to_element_with_offset(
+        canvas, round(dx), round(dy)
+    ).click().perform()
+
+
+@pytest.mark.slow
+def test_a_match_is_selected_from_the_start(opened):
+    assert opened.find_element("id", "why-title").text.startswith("Match ")
+    tiles = _tiles(opened)
+    assert len(tiles) == 4 and all(np.std(tile) > 5 for tile in tiles)  # not blank
+    bar = opened.find_element("id", "bar")
+    ends = _pixels(opened, bar)[[0, -1]].tolist()
+    assert bar.is_displayed() and ends == [list(rgb(DIVERGING[0])), list(rgb(DIVERGING[-1]))]
+    gray, colored = tiles[0], tiles[1]
+    assert np.ptp(gray, axis=1).max() < 12 and np.ptp(colored, axis=1).max() > 100
+    said = opened.find_element("id", "spoken").get_attribute("textContent")
+    assert re.match(r"Match \d+ of \d+, (in|out)lier, ratio 0\.\d\d, similarity [01]\.\d\d", said)
+
+
+@pytest.mark.slow
+def test_a_click_explains_a_match_beside_the_photographs(opened):
+    before = opened.find_element("id", "facts").text
+    _click_match(opened, 11)
+    assert opened.find_element("id", "facts").text != before
+    panel, canvas = (opened.find_element("id", i).rect for i in ("panel", "matches"))
+    assert panel["x"] >= canvas["x"] + canvas["width"]
+    facts = opened.find_element("id", "facts").text
+    opened.find_element("id", "next").click()
+    assert opened.find_element("id", "facts").text != facts
+    opened.find_element("id", "previous").click()
+    assert opened.find_element("id", "facts").text == facts
+    assert opened.get_log("browser") == []
+
+
+@pytest.mark.slow
+def test_on_a_phone_a_click_brings_a_sheet_from_below(opened):
+    phone = {"width": 400, "height": 800, "deviceScaleFactor": 1, "mobile": True}
+    opened.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", phone)
+    try:
+        opened.refresh()
+        _ready(opened)
+        explanation = opened.find_element("id", "explanation")
+        assert not explanation.is_displayed(), "the photographs come first"
+        blank = opened.execute_script(
+            "return document.documentElement.scrollHeight - "
+            "document.querySelector('main').getBoundingClientRect().bottom - window.scrollY"
+        )
+        assert opened.find_element("id", "panel").size["height"] <= blank < 100
+        captions = [opened.find_element("id", f"caption{side}").rect for side in (0, 1)]
+        canvas = opened.find_element("id", "matches").rect
+        height = canvas["width"]  # of each photograph: they are square
+        for side, caption in enumerate(captions):
+            top = canvas["y"] + side * (height + 26) + height
+            assert top <= caption["y"] and caption["y"] + caption["height"] <= top + 27
+        _click_match(opened, 11)
+        assert explanation.is_displayed() and len(_tiles(opened)) == 4
+        box = opened.execute_script(
+            "const b = document.getElementById('panel').getBoundingClientRect();"
+            "return [b.left, b.top, b.right, b.bottom]"
+        )
+        assert box[0] == 0 and box[1] > 250 and box[2:] == [400, 800]
+        wide = opened.execute_script("return document.documentElement.scrollWidth")
+        assert wide <= 400, "nothing is cut off"
+        opened.find_element("id", "fold").click()
+        assert not explanation.is_displayed()
+    finally:
+        opened.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+@pytest.mark.slow
+def test_keys_step_and_zoom(opened):
+    from selenium.webdriver.common.keys import Keys
+
+    canvas = opened.find_element("id", "matches")
+    title, whole = opened.find_element("id", "why-title"), _picture(opened)
+    first = title.text
+    canvas.send_keys(Keys.ARROW_RIGHT)
+    assert title.text != first
+    canvas.send_keys(Keys.ARROW_LEFT)
+    assert title.text == first and (_picture(opened) == whole).all()
+    canvas.send_keys("+")
+    assert "zoomed" in canvas.get_attribute("class") and (_picture(opened) != whole).any()
+    canvas.send_keys("0")
+    assert "zoomed" not in canvas.get_attribute("class") and (_picture(opened) == whole).all()
+
+
+@pytest.mark.slow
+def test_a_zoomed_photograph_is_dragged(opened):
+    from selenium.webdriver.common.action_chains import ActionChains
+
+    opened.find_element("id", "closer").click()
+    before, title = _picture(opened), opened.find_element("id", "why-title").text
+    canvas = opened.find_element("id", "matches")
+    ActionChains(opened).move_to_element_with_offset(
+        canvas, -canvas.size["width"] // 4, 0
+    ).click_and_hold().move_by_offset(60, 30).release().perform()
+    assert (_picture(opened) != before).any()
+    assert opened.find_element("id", "why-title").text == title, "a drag is no click"
+    opened.find_element("id", "whole").click()
+
+
+@pytest.mark.slow
+def test_dark_by_the_setting_of_the_system(opened):
+    def ground():
+        color = opened.find_element("css selector", "body").value_of_css_property(
+            "background-color"
+        )
+        return sum(map(int, re.findall(r"\d+", color)[:3]))
+
+    light = ground()
+    dark = {"features": [{"name": "prefers-color-scheme", "value": "dark"}]}
+    opened.execute_cdp_cmd("Emulation.setEmulatedMedia", dark)
+    try:
+        assert ground() < 100 < 600 < light
+    finally:
+        opened.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+
+
+@pytest.mark.slow
+def test_others_are_beside_it_and_can_be_switched_to(browser, pair, found, tmp_path):
+    sift = found["sift"]
+    page = _page(pair, found["kd"], SIFT=(sift.result, sift.feature))
+    _open(browser, page, tmp_path)
+    beside = browser.find_elements("css selector", "#descriptors label")
+    for label, title, own in zip(beside, ("KD", "SIFT"), (found["kd"], sift), strict=True):
+        assert label.text.split()[0] == title
+        assert f"{own.result.inliers.sum()} inliers of {len(own.result.matches)}" in label.text
+    assert beside[0].location["y"] == beside[1].location["y"]
+    colors = "return new Set(document.querySelectorAll('#descriptors canvas')[arguments[0]]"
+    colors += ".getContext('2d').getImageData(0, 0, 300, 80).data).size"
+    assert all(browser.execute_script(colors, k) > 50 for k in (0, 1))
+    browser.find_element("id", "descriptor1").click()
+    assert _count(browser)[0] == len(sift.result.matches)
+    assert len(_tiles(browser)) == 2 and not browser.find_element("id", "bar").is_displayed()
+    assert "histograms of SIFT" in browser.find_element("id", "heat-note").text
+    assert browser.get_log("browser") == []
+
+
+@pytest.mark.slow
+def test_it_is_said_where_matches_are_left_out(browser, pair, found, tmp_path, monkeypatch):
+    monkeypatch.setattr(report, "MAX_MATCHES", 250)
+    _open(browser, _page(pair, found["kd"]), tmp_path)
+    count = browser.find_element("id", "count")
+    assert count.text.endswith("this page has the 250 most certain")
+    _set(browser, "ratio", 0.35)
+    assert 0 < _count(browser)[0] < 250 and "most certain" not in count.text
+
+
+@pytest.mark.slow
+def test_a_scene_has_epipolar_lines_in_the_place_of_an_outline(browser, tmp_path):
+    from skimage import data
+
+    images = [np.ascontiguousarray(i[::2, ::2, ::-1]) for i in data.stereo_motorcycle()[:2]]
+    kd = KDDescriptor(800)
+    result = match(*images, kd, model="fundamental")
+    page = report.Page(images, ("left", "right")).html({"KD": (result, kd)})
+    (own,) = _data(page)["descriptors"]
+    assert result.success and own["H"] is None and not _data(page)["overlay"]
+    x0, x1 = (np.insert(p[result.inliers], 2, 1, axis=1) for p in (result.points0, result.points1))
+    lines = x0 @ np.array(own["F"]).T
+    distance = np.abs((lines * x1).sum(axis=1)) / np.linalg.norm(lines[:, :2], axis=1)
+    assert np.median(distance) < 1
+    _open(browser, page, tmp_path)
+    assert "epipolar line" in browser.find_element("id", "line-note").text
+    assert not browser.find_element("id", "overlay-card").is_displayed()
+    # The pair is rectified: the line runs through the selected point, along its row.
+    red, green, blue = _picture(browser).astype(int).T
+    yellow = (red > 150) & (green > 140) & (blue < 130)  # of palette.OUTLINE, softened at its edges
+    assert yellow.reshape(-1, _width(browser)).any(axis=0).mean() > 0.9
+    assert browser.get_log("browser") == []
+
+
+def _width(browser):
+    return browser.execute_script("return document.getElementById('matches').width")
+
+
+@pytest.mark.slow
+def test_nothing_is_said_well(browser, tmp_path):
+    flat = np.zeros((2, 64, 64, 3), np.uint8)
+    _open(browser, _page(flat, _run(*flat)), tmp_path)
+    assert not browser.find_element("id", "stage").is_displayed()
+    assert f"{NAMES[0]} has no keypoints" in browser.find_element("id", "empty").text
+    seen = browser.find_elements("css selector", "#pictures figure")
+    assert [figure.text for figure in seen] == list(NAMES)
+    assert all(figure.find_element("tag name", "img").is_displayed() for figure in seen)
+    assert browser.get_log("browser") == []
+
+
+@pytest.mark.slow
+def test_divider_uncovers_the_warped_image(opened):
+    _set(opened, "split", 20)
+    clip = opened.find_element("id", "warped").value_of_css_property("clip-path")
+    assert "80%" in clip
+    from selenium.webdriver.common.action_chains import ActionChains
+
+    overlay = opened.find_element("id", "overlay")
+    ActionChains(opened).move_to_element(overlay).click_and_hold().move_by_offset(
+        overlay.size["width"] // 4, 0
+    ).release().perform()
+    assert float(opened.find_element("id", "split").get_attribute("value")) == pytest.approx(
+        75, abs=2
+    )

@@ -1,0 +1,209 @@
+"""Pictures are drawn where and as they should be, and compose."""
+
+import cv2
+import numpy as np
+import pytest
+
+data = pytest.importorskip("skimage.data")
+matplotlib = pytest.importorskip("matplotlib")
+matplotlib.use("Agg")
+
+from kd_cv.descriptor.spec import Spec  # noqa: E402
+from kd_cv.explain import explain_patches, patch_map  # noqa: E402
+from kd_cv.viz import (  # noqa: E402
+    curves,
+    images,
+    maps,
+    palette,
+    style,
+)
+
+PHOTO = data.astronaut()[..., ::-1].copy()
+
+
+@pytest.fixture(autouse=True)
+def _no_open_figures():
+    yield
+    style.plt.close("all")
+
+
+def rendered(target) -> np.ndarray:
+    """The figure as it would be saved: (H, W, 3) RGB."""
+    figure = style.figure_of(target)
+    figure.canvas.draw()
+    return np.asarray(figure.canvas.buffer_rgba())[..., :3]
+
+
+def color(name: str) -> np.ndarray:
+    return np.round(255 * np.array(matplotlib.colors.to_rgb(name))).astype(int)
+
+
+def near(image: np.ndarray, name: str, tolerance: int = 40) -> np.ndarray:
+    """Where an image has about a colour."""
+    return (np.abs(image.astype(int) - color(name)) <= tolerance).all(axis=2)
+
+
+def to_row_column(ax, image: np.ndarray, x: float, y: float) -> tuple[int, int]:
+    column, up = ax.transData.transform((x, y))
+    return round(len(image) - 1 - up), round(column)
+
+
+def test_images_keep_their_colours_and_coordinates():
+    blue = np.zeros((40, 60, 3), np.uint8)
+    blue[..., 0] = 255  # BGR
+    large = np.zeros((1000, 4000), np.uint8)
+    large[:, 2000:] = 255
+    axes = images.plot_images([blue, large, blue[..., :1]], ["a", "b", "c"])
+    assert [ax.get_title() for ax in axes] == ["a", "b", "c"]
+    assert axes[0].get_xlim() == (-0.5, 59.5)
+    assert axes[0].get_ylim() == (39.5, -0.5)
+    assert axes[1].get_xlim() == (-0.5, 3999.5)  # shrunk for drawing, not in coordinates
+    image = rendered(axes)
+    assert image[to_row_column(axes[0], image, 30, 20)].tolist() == [0, 0, 255]
+    assert image[to_row_column(axes[1], image, 1000, 500)].tolist() == [0, 0, 0]
+    assert image[to_row_column(axes[1], image, 3000, 500)].tolist() == [255, 255, 255]
+    assert image[to_row_column(axes[2], image, 30, 20)].tolist() == [255, 255, 255]
+
+
+@pytest.mark.parametrize("top", [1.0, 255.0])
+def test_float_images_of_either_range(top):
+    gray = np.full((20, 20), 0.5 * top, np.float32)
+    gray[0, 0] = top
+    bgr = np.dstack([gray, gray, gray])
+    axes = images.plot_images([gray, bgr])
+    image = rendered(axes)
+    for ax in axes:
+        assert set(image[to_row_column(ax, image, 10, 10)].tolist()) <= {127, 128}
+
+
+def test_keypoints_are_circles_of_their_size():
+    (ax,) = images.plot_images([np.zeros((100, 100), np.uint8)])
+    images.plot_keypoints(ax, [cv2.KeyPoint(50, 40, 40, 90)], color=palette.ORANGE, linewidth=2)
+    image = rendered(ax)
+    for point in (
+        (30, 40),
+        (70, 40),
+        (50, 20),
+        (50, 60),
+        (50, 50),
+    ):  # rim, and the radius downwards
+        row, column = to_row_column(ax, image, *point)
+        assert near(image[row - 2 : row + 3, column - 2 : column + 3], palette.ORANGE).any(), point
+    row, column = to_row_column(ax, image, 60, 35)
+    assert not near(image[row - 2 : row + 3, column - 2 : column + 3], palette.ORANGE).any()
+
+
+def test_a_frame_is_the_square_of_its_patch():
+    (ax,) = images.plot_images([np.zeros((100, 100), np.uint8)])
+    images.plot_frame(ax, np.array([50.0, 50.0, 5.0, 45.0]), magnification=8)
+    half = 20 * np.sqrt(2)
+    corners = ax.lines[0].get_xydata()
+    np.testing.assert_allclose(corners[0], [50, 50 - half])
+    np.testing.assert_allclose(corners[1], [50 + half, 50])
+    images.plot_frame(ax, cv2.KeyPoint(50, 50, 5, 45), magnification=8)
+    np.testing.assert_allclose(ax.lines[-4].get_xydata(), corners)
+
+
+def test_matches_end_at_their_points_after_a_resize():
+    dark = np.zeros((80, 100), np.uint8)
+    axes = images.plot_images([dark, dark])
+    points0, points1 = np.array([[20, 20], [30, 60]]), np.array([[80, 20], [70, 60]])
+    images.plot_matches(*axes, points0, points1, [True, False], linewidth=2)
+    figure = style.figure_of(axes)
+    for size in ((6, 3), (9, 5)):
+        figure.set_size_inches(*size)
+        image = rendered(axes)
+        for row_index, name in ((0, palette.INLIER), (1, palette.OUTLIER)):
+            start = to_row_column(axes[0], image, *points0[row_index])
+            end = to_row_column(axes[1], image, *points1[row_index])
+            for t in (0.1, 0.3, 0.7, 0.9):
+                row, column = (round(a + t * (b - a)) for a, b in zip(start, end, strict=True))
+                assert near(image[row - 2 : row + 3, column - 2 : column + 3], name).any()
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == [
+        "1 inliers",
+        "1 outliers",
+    ]
+
+
+def test_heat_maps_and_patch_maps_show_their_values():
+    heat = np.zeros((16, 16))
+    heat[4, 4], heat[12, 12] = 1.0, -1.0
+    _, (ax0, ax1) = style.plt.subplots(1, 2)
+    assert maps.plot_heatmap(ax0, heat, limit=2.0, title="heat") is ax0
+    image = rendered(ax0)
+    assert near(image[to_row_column(ax0, image, 4, 4)][None, None], palette.VERMILION, 8).all()
+    assert near(image[to_row_column(ax0, image, 12, 12)][None, None], palette.BLUE, 8).all()
+    assert image[to_row_column(ax0, image, 8, 8)].min() > 240
+
+    values = patch_map(Spec(32), (8, 20))
+    assert maps.plot_patch_map(ax1, values, (8, 20), title="map") is ax1
+    assert ax1.get_ylim()[0] > ax1.get_ylim()[1]  # y down
+    image = rendered(ax1)
+    bright = image[to_row_column(ax1, image, 10, 20)].sum()
+    assert bright > image[to_row_column(ax1, image, 30, 2)].sum() + 200
+    constant = maps.plot_patch_map(style.plt.subplots()[1], np.ones((8, 8)))
+    assert rendered(constant).any()
+
+
+def test_explanation_has_a_column_for_every_heat_map():
+    patch = PHOTO[100:132, 200:232, 1]
+    axes = maps.plot_explanation(explain_patches(patch, patch, Spec(32)), titles=("A", "B"))
+    assert axes.shape == (2, 4)
+    assert [ax.get_title() for ax in axes[0]] == [
+        "patch",
+        "polar\n1.00",
+        "cart\n1.00",
+        "concat\n1.00",
+    ]
+    assert [ax.get_ylabel() for ax in axes[:, 0]] == ["A", "B"]
+
+
+def test_curves():
+    _, (ax0, ax1) = style.plt.subplots(1, 2)
+    rng = np.random.default_rng(0)
+    curves.plot_similarities(ax0, rng.uniform(0.5, 1, 500), rng.uniform(-0.2, 0.4, 500))
+    assert ax0.get_xlim()[0] < -0.15
+    assert ax0.get_legend_handles_labels()[1] == ["non-matching", "matching"]
+    lam = 5.0 * 0.9 ** np.arange(60)
+    curves.plot_eigenvalues(ax1, lam, t=0.5, beta_index=10)
+    w, wua, wus = (line.get_ydata() for line in ax1.lines[:3])
+    np.testing.assert_allclose(w, lam / 5)
+    np.testing.assert_allclose(wua, (lam / 5) ** 0.5)
+    beta = lam[9] / 5
+    np.testing.assert_allclose(wus, (1 - beta) * lam / 5 + beta)
+
+
+def test_a_panorama_does_not_make_a_giant_figure():
+    axes = images.plot_images([np.zeros((10, 4000), np.uint8)] * 2)
+    assert style.figure_of(axes).get_figwidth() < 15
+
+
+def test_style_is_left_behind():
+    before = dict(matplotlib.rcParams)
+    images.plot_images([PHOTO])
+    assert dict(matplotlib.rcParams) == before
+
+
+def test_saved_whole_or_not_at_all(tmp_path):
+    axes = images.plot_images([PHOTO])
+    style.save_plot(tmp_path / "a.png", axes)
+    assert cv2.imread(str(tmp_path / "a.png")) is not None
+    with pytest.raises(FileNotFoundError, match="nowhere"):
+        style.save_plot(tmp_path / "nowhere" / "a.png", axes)
+    with pytest.raises(ValueError, match="Format 'nope'"):
+        style.save_plot(tmp_path / "a.nope", axes)
+    assert [path.name for path in tmp_path.iterdir()] == ["a.png"]
+
+
+def test_wrong_input_is_named():
+    (ax,) = images.plot_images([PHOTO])
+    with pytest.raises(ValueError, match="no images"):
+        images.plot_images([])
+    with pytest.raises(ValueError, match="1 images need as many titles, got 2"):
+        images.plot_images([PHOTO], ["a", "b"])
+    with pytest.raises(ValueError, match="2 images need as many axes, got 1"):
+        images.plot_images([PHOTO, PHOTO], axes=ax)
+    with pytest.raises(ValueError, match="got 2 points in one image, 1 in the other"):
+        images.plot_matches(ax, ax, np.zeros((2, 2)), np.zeros((1, 2)))
+    with pytest.raises(ValueError, match=r"shape \(2,\), got \(3,\)"):
+        images.plot_matches(ax, ax, np.zeros((2, 2)), np.zeros((2, 2)), [True] * 3)
