@@ -89,7 +89,7 @@ def as_mask(mask: Any, shape: tuple[int, ...]) -> NDArray[np.uint8] | None:
     return mask.reshape(shape).view(np.uint8) if mask.dtype == bool else mask.reshape(shape)
 
 
-def as_detectable(gray: NDArray[Any]) -> NDArray[np.uint8]:
+def to_8bit(gray: NDArray[Any]) -> NDArray[np.uint8]:
     """What an 8-bit detector sees of a gray image; float images count as 0..1 or 0..255."""
     if gray.dtype == np.uint8:
         return gray

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import cv2
-import numpy as np
 from numpy.typing import NDArray
 
 from kd_cv import KDDescriptor
 from kd_cv.collection import Extraction
 from kd_cv.collection.colmap import compare
+from kd_cv.gray import to_8bit
 from kd_cv.matching.neighbours import RATIO
 from kd_cv.opencv.rootsift import DESCRIPTORS
 
@@ -36,9 +36,10 @@ class AtSIFT(Extraction):
     def settings(self) -> dict[str, Any]:
         return super().settings | {"detector": {"detector": "sift"}}
 
-    def detect(self, gray: NDArray[np.uint8]) -> Sequence[cv2.KeyPoint]:
-        """Those of cv2.SIFT."""
-        return cv2.SIFT_create(self.max_keypoints).detect(gray, None)
+    def extract(self, gray: NDArray[Any]) -> tuple[Any, Any, Any]:
+        """Descriptors of KD at keypoints of cv2.SIFT."""
+        keypoints = cv2.SIFT_create(self.max_keypoints).detect(to_8bit(gray), None)
+        return self.arrays(*self.feature.compute(gray, keypoints))
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -17,15 +17,15 @@ from numpy.typing import NDArray
 from kd_cv.checks import as_int
 from kd_cv.collection.store import DTYPES, Features
 from kd_cv.descriptor.frames import Frames, resized_frames
-from kd_cv.gray import as_detectable
+from kd_cv.gray import to_8bit
 from kd_cv.io.files import PathLike
 from kd_cv.io.images import reduced
-from kd_cv.keypoints import from_keypoints, strongest
+from kd_cv.keypoints import from_keypoints
 from kd_cv.opencv.kd_descriptor import KDDescriptor
 
 LAYOUT = 1  # to be raised when the layout or the meaning of a setting changes
 MAX_KEYPOINTS = 2**19  # of an image: what a feature file can be read back with
-STAGES = ("decode", "detect", "describe")
+STAGES = ("decode", "extract")
 #: Weakest contrast of our keypoints, where none is given: that of COLMAP's own SIFT. A point of a
 #: reconstruction is seen by several images, so that weak keypoints count for more than in a pair.
 CONTRAST = 0.02
@@ -101,44 +101,38 @@ class Extraction:
 
     def features(self, gray: NDArray[Any], clock: Clock | None = None) -> Features:
         """The features of one gray image (H, W), uint8 or float32, in its own pixels."""
-        clock = clock or Clock()
         height, width = gray.shape
-        with clock("detect"):
+        with (clock or Clock())("extract"):
             seen = reduced(gray, self.max_size)
-            if not isinstance(self.feature, KDDescriptor):
-                seen = as_detectable(seen)  # cv2.SIFT takes 8 bits
-            keypoints = strongest(self.detect(seen), self.max_keypoints)
-        with clock("describe"):
-            frames, responses, rows = described(self.feature, seen, keypoints)
-            ratio = np.array([width, height]) / np.array(seen.shape[::-1])
+            frames, responses, descriptors = self.extract(seen)
+        ratio = np.array([width, height]) / np.array(seen.shape[::-1])
         return Features(
             resized_frames(frames, ratio),
-            np.zeros((0, self.dim), np.float32) if rows is None else rows,
+            descriptors,
             responses,
             (width, height),
             max(1.0, max(gray.shape) / (self.max_size or np.inf)),
         )
 
-    def detect(self, gray: NDArray[Any]) -> Sequence[cv2.KeyPoint]:
-        """Keypoints of an image; a subclass may find others."""
-        return self.feature.detect(gray, None)
+    def extract(self, gray: NDArray[Any]) -> tuple[Frames, NDArray[Any], NDArray[Any]]:
+        """Frames (N, 4), responses (N,) and descriptors (N, D); a subclass may take others."""
+        if isinstance(self.feature, KDDescriptor):
+            return self.feature.extractor.extract(gray)[:3]
+        keypoints, descriptors = self.feature.detectAndCompute(to_8bit(gray), None)
+        return self.arrays(keypoints, descriptors)
+
+    def arrays(self, keypoints: Sequence[cv2.KeyPoint], descriptors: Any) -> tuple[Any, Any, Any]:
+        """The strongest of OpenCV's keypoints and their descriptors, or None, as `extract` has."""
+        if descriptors is None:
+            return np.zeros((0, 4)), np.zeros(0), np.zeros((0, self.dim), np.float32)
+        responses = np.array([keypoint.response for keypoint in keypoints])
+        kept = np.sort(np.argsort(-responses, kind="stable")[: self.max_keypoints])
+        return from_keypoints(keypoints)[kept], responses[kept], descriptors[kept]
 
     @property
     def dim(self) -> int:
         """Dimensions of a descriptor."""
         return self.feature.descriptorSize() if isinstance(self.feature, KDDescriptor) else 128
-
-
-def described(
-    feature: Any, gray: NDArray[Any], keypoints: Sequence[cv2.KeyPoint]
-) -> tuple[Frames, NDArray[np.float32], Any]:
-    """Frames (N, 4), responses (N,) and descriptors (N, D), or None, at keypoints of an image.
-
-    The only call of a descriptor in this package.
-    """
-    keypoints, rows = feature.compute(gray, keypoints)
-    responses = np.array([keypoint.response for keypoint in keypoints], np.float32)
-    return from_keypoints(keypoints), responses, rows
 
 
 OVERWRITE = "give another output, or --overwrite it"

@@ -5,7 +5,7 @@ A group per image, named by its path below the collection's folder, with the dat
 ==============  ======  =======================================================================
 keypoints       (N, 2)  float32 x, y in pixels of the image file, the first pixel's centre at
                         (0, 0); attribute `uncertainty`: pixels of the image file per pixel seen
-descriptors     (D, N)  float32, float16, or uint8 (see `settings.as_uint8`)
+descriptors     (D, N)  float32, float16, or uint8 (see `settings.to_uint8`)
 scores          (N,)    float32, the detector's response
 scales, oris    (N,)    float32, sigma in pixels (half of OpenCV's size) and angle in radians
 image_size      (2,)    width, height of the image file
@@ -92,7 +92,7 @@ def as_features(arrays: Mapping[str, NDArray[Any]], uncertainty: float = 1.0) ->
         if arrays[key].shape != shape or arrays[key].dtype.kind not in "fiu":
             raise ValueError(f"{key} must be numbers of shape {shape}, got {arrays[key].shape}")
     rows = arrays["descriptors"].T
-    if rows.dtype == np.uint8:  # the inverse of as_uint8, up to rounding; zeros stay zeros
+    if rows.dtype == np.uint8:  # the inverse of to_uint8, up to rounding; zeros stay zeros
         described = rows.any(axis=1, keepdims=True)
         rows = np.where(described, rows.astype(np.float32) - 128, 0)
         rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)

@@ -17,7 +17,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from kd_cv.gray import as_detectable, as_gray
+from kd_cv.gray import as_gray, to_8bit
 from kd_cv.io.files import PathLike, as_folder, read_bytes, reason, refused_as
 
 PHOTO_SUFFIXES = frozenset(
@@ -124,7 +124,7 @@ def read_photos(
 def read_or_skip(path: Path) -> NDArray[np.uint8] | None:
     """An 8-bit gray image (H, W); None, with a warning that names it, if it cannot be read."""
     try:
-        return as_detectable(read_gray(path))
+        return to_8bit(read_gray(path))
     except (ValueError, OSError) as error:
         warnings.warn(f"photograph skipped: {error}", stacklevel=3)
         return None

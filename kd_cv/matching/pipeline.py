@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from kd_cv.checks import as_float, as_int, as_positive
 from kd_cv.descriptor.frames import resized_frames
 from kd_cv.detector.settings import MAX_FEATURES
-from kd_cv.gray import as_detectable, as_gray
+from kd_cv.gray import as_gray, to_8bit
 from kd_cv.io.files import PathLike
 from kd_cv.io.images import reduced
 from kd_cv.io.sources import Source, as_source
@@ -260,7 +260,7 @@ def _poor(gray: NDArray[Any]) -> str:
     if not gray.size or min(gray.shape) < 16:
         return f"it is tiny, {gray.shape[1]} x {gray.shape[0]} pixels"
     # As a detector sees it, in 8 bits.
-    low, high = np.percentile(as_detectable(gray), (1, 99))
+    low, high = np.percentile(to_8bit(gray), (1, 99))
     if high < 32:
         return f"it is too dark, 99 of 100 pixels are at most {high:.0f} of 255"
     if low > 223:
@@ -281,7 +281,7 @@ def _extract(
     if max_size is not None:
         shape = np.shape(image)
         if max(shape[:2], default=0) > max_size and min(shape[:2]) > 0:
-            small = reduced(as_detectable(as_gray(image)), max_size)
+            small = reduced(to_8bit(as_gray(image)), max_size)
             of_small, rows = _extract(feature, detector, small, max_keypoints, None)
             return enlarged(of_small, shape[1] / small.shape[1], shape[0] / small.shape[0]), rows
     if detector is None and max_keypoints is None:

@@ -21,7 +21,7 @@ from kd_cv.descriptor.spec import Spec
 from kd_cv.detector.orientation import dominant_angles
 from kd_cv.detector.settings import EDGE_THRESHOLD, LAYERS, SIGMA, DoGSettings
 from kd_cv.extractor import Extractor
-from kd_cv.gray import as_detectable, as_gray, as_mask
+from kd_cv.gray import as_gray, as_mask, to_8bit
 from kd_cv.io.files import PathLike
 from kd_cv.io.settings_files import read_settings, write_settings
 from kd_cv.keypoints import copy_keypoints, to_keypoints, views_of
@@ -231,7 +231,7 @@ class KDDescriptor(SIFTLike):
         if not gray.size:
             return ()
         if self._detector is not None:
-            gray = as_detectable(gray)
+            gray = to_8bit(gray)
             keypoints = self._detector.detect(gray, mask)
             return copy_keypoints(keypoints)
         return to_keypoints(*self._extractor.detect(gray, mask))

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kd_cv.descriptor.frames import from_corner
-from kd_cv.gray import as_detectable, as_gray
+from kd_cv.gray import as_gray, to_8bit
 from kd_cv.io.files import replacing
 from kd_cv.keypoints import from_keypoints
 from kd_cv.types import Array32, KeyPoints
@@ -166,7 +166,7 @@ def write_picture(path: str | os.PathLike[str], picture: Image) -> None:
 def as_bgr(image: AnyImage) -> Image:
     """Any image as 8 bits and three channels."""
     if image.dtype != np.uint8 or image.ndim == 2 or image.shape[2] == 1:
-        return cv2.cvtColor(as_detectable(as_gray(image)), cv2.COLOR_GRAY2BGR)
+        return cv2.cvtColor(to_8bit(as_gray(image)), cv2.COLOR_GRAY2BGR)
     return np.ascontiguousarray(image[:, :, :3])
 
 

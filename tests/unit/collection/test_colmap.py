@@ -25,9 +25,9 @@ from kd_cv.collection.database import (
     write_database,
     write_pairs,
 )
+from kd_cv.extractor import to_uint8
 from kd_cv.matching.neighbours import match_descriptors
 from kd_cv.opencv.rootsift import root
-from kd_cv.settings import as_uint8
 
 pytestmark = pytest.mark.slow
 
@@ -117,7 +117,7 @@ def test_colmap_matches_our_bytes(room: Path, tmp_path: Path) -> None:
         common = wanted & {tuple(m) for m in found.tolist()}
         assert len(common) > 0.85 * len(wanted)
         assert len(common) > 0.95 * len(found)
-    assert len(colmap_matches([as_uint8(r) for r in rows], tmp_path / "offset", True)) == 0
+    assert len(colmap_matches([to_uint8(r) for r in rows], tmp_path / "offset", True)) == 0
 
 
 def test_one_camera_for_two_sizes_of_images_is_refused(room: Path, tmp_path: Path) -> None:

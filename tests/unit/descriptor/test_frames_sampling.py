@@ -24,7 +24,7 @@ from kd_cv.descriptor.patches import (
     sampling_steps,
 )
 from kd_cv.descriptor.spec import Spec
-from kd_cv.gray import as_detectable, as_gray
+from kd_cv.gray import as_gray, to_8bit
 from kd_cv.keypoints import from_keypoints, to_keypoints
 
 # Images -------------------------------------------------------------------------------------------
@@ -73,9 +73,9 @@ def test_what_is_no_array_is_no_image(image):
 
 
 def test_what_a_detector_sees(camera):
-    assert as_detectable(camera) is camera
+    assert to_8bit(camera) is camera
     for image in (camera / 255.0, camera.astype(np.float64), camera.astype(np.uint16) * 257):
-        assert np.array_equal(as_detectable(as_gray(image)), camera)
+        assert np.array_equal(to_8bit(as_gray(image)), camera)
 
 
 # Frames -------------------------------------------------------------------------------------------
