@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 start.check_opencv()  # it says what is missing where cv2 does not load
 
 if TYPE_CHECKING:
-    from kd_cv.matching.pipeline import MatchResult, match
+    from kd_cv.matching.pipeline import match
+    from kd_cv.matching.result import MatchResult
     from kd_cv.nn.feature import KDFeature
     from kd_cv.nn.module import KDModule
     from kd_cv.opencv.dog import DoG
@@ -37,7 +38,7 @@ __all__ = [
 
 _HOMES = {
     "DoG": "opencv.dog", "KDDescriptor": "opencv.kd_descriptor", "KDFeature": "nn.feature",
-    "KDModule": "nn.module", "MatchResult": "matching.pipeline", "Whitening": "whitening",
+    "KDModule": "nn.module", "MatchResult": "matching.result", "Whitening": "whitening",
     "describe": "settings", "match": "matching.pipeline",
 }  # fmt: skip
 

@@ -11,7 +11,7 @@ from kd_cv.cli.matcher import Options, Pair, load_pair, run
 from kd_cv.cli.options import Figure, Json, Photos, Weights
 from kd_cv.cli.outputs import FIGURES, check_output, draw_figure
 from kd_cv.explain import Explanation, explain
-from kd_cv.matching.pipeline import MatchResult
+from kd_cv.matching.result import MatchResult
 from kd_cv.matching.two_view import NAMES, WORDS
 
 

@@ -16,7 +16,8 @@ from kd_cv.cli.outputs import check_output
 from kd_cv.cli.tables import print_table
 from kd_cv.evaluate.metrics import homography_corner_error
 from kd_cv.io.files import replacing
-from kd_cv.matching.pipeline import STEPS, named_failure
+from kd_cv.matching.pipeline import STEPS
+from kd_cv.matching.result import named_failure
 from kd_cv.matching.two_view import NAMES
 from kd_cv.opencv.rootsift import DESCRIPTORS
 from kd_cv.pictures.matches import check_suffix, draw_matches, write_picture

@@ -17,7 +17,8 @@ from kd_cv.gray import as_gray
 from kd_cv.io.builtin import example_pair
 from kd_cv.io.sources import read_source
 from kd_cv.matching.neighbours import RATIO, as_ratio
-from kd_cv.matching.pipeline import MatchResult, match, timing
+from kd_cv.matching.pipeline import match, timing
+from kd_cv.matching.result import MatchResult
 
 Image = NDArray[np.uint8]
 

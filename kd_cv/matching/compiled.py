@@ -44,9 +44,7 @@ def product(typing_context: Any, a: Any, row: Any, panel: Any, out: Any, column:
             return builder.mul(x, size(number))
 
         halves = range(0, COLUMNS, LANES)
-        starts = [
-            builder.mul(builder.add(arguments[1], size(r)), depth) for r in range(ROWS)
-        ]
+        starts = [builder.mul(builder.add(arguments[1], size(r)), depth) for r in range(ROWS)]
         sums = {}
         for half in halves:
             first = builder.load(vector_at(arrays[1], size(half)), align=4)

@@ -95,7 +95,9 @@ def nearest(a: Array32, b: Array32) -> tuple[Indices, Indices]:
 
     def work(start: int) -> None:
         job, stop = start // size, min(start + size, len(a))
-        compiled.search_rows(rows_of_six, panels, start, stop, scores, columns, best[job], rows[job])
+        compiled.search_rows(
+            rows_of_six, panels, start, stop, scores, columns, best[job], rows[job]
+        )
 
     in_parallel(starts, work)
     back = np.take_along_axis(rows, best.argmax(axis=0)[None], axis=0)[0]
@@ -194,9 +196,7 @@ def _is_mutual(
     return taken
 
 
-def _best_of_places(
-    places0: Array32, places1: Array32, ratios: Array32
-) -> NDArray[np.bool_]:
+def _best_of_places(places0: Array32, places1: Array32, ratios: Array32) -> NDArray[np.bool_]:
     """Which matches (M,) have the smallest ratio of all between the same two places."""
     order = np.argsort(ratios, kind="stable")
     cells = np.floor(np.concatenate([places0, places1], axis=1)[order] / SAME_CELL)
@@ -234,7 +234,9 @@ def _compiled() -> Any:
 def _places(points: ArrayLike, d: NDArray[Any]) -> Array32:
     places = np.asarray(points, np.float32)
     if places.shape != (len(d), 2):
-        raise ValueError(f"points must be ({len(d)}, 2), one for each descriptor; got {places.shape}")
+        raise ValueError(
+            f"points must be ({len(d)}, 2), one for each descriptor; got {places.shape}"
+        )
     return places
 
 

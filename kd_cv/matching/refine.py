@@ -32,9 +32,7 @@ TURNS = np.stack([cross_matrix(axis) for axis in np.eye(3)])
 _IN_PLANE = np.array([[1.0], [1.0], [0.0]])
 
 
-def refine_homography(
-    H_0to1: Float64, points0: Float64, points1: Float64, scale: float
-) -> Float64:
+def refine_homography(H_0to1: Float64, points0: Float64, points1: Float64, scale: float) -> Float64:
     """Refine H_0to1 on matches points0, points1 (M, 2); the result has unit norm."""
     T0, T1 = normalisations(points0, points1)
     x0, x1 = T0 @ _columns(points0), T1 @ _columns(points1)
@@ -133,7 +131,13 @@ def levenberg_marquardt(
                 break
             continue
         converged = loss - loss_there < CONVERGED * loss
-        model, errors, J, loss, weights = candidate, errors_there, J_there, loss_there, weights_there
+        model, errors, J, loss, weights = (
+            candidate,
+            errors_there,
+            J_there,
+            loss_there,
+            weights_there,
+        )
         damping /= 10
         if converged:
             break
@@ -172,7 +176,9 @@ def normalisations(points0: Float64, points1: Float64) -> tuple[Float64, Float64
     centred = [points - points.mean(axis=0) for points in (points0, points1)]
     zoom = 1 / (max(float(np.sqrt((x**2).sum(axis=1).mean())) for x in centred) or 1.0)
     x, y = points0.mean(axis=0), points1.mean(axis=0)
-    T0, T1 = (np.array([[zoom, 0, -zoom * m[0]], [0, zoom, -zoom * m[1]], [0, 0, 1]]) for m in (x, y))
+    T0, T1 = (
+        np.array([[zoom, 0, -zoom * m[0]], [0, zoom, -zoom * m[1]], [0, 0, 1]]) for m in (x, y)
+    )
     return T0, T1
 
 

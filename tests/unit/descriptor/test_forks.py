@@ -79,7 +79,7 @@ def test_the_features_of_opencv_pass_the_gate(camera, monkeypatch, name):
     monkeypatch.setattr(Gate, "__enter__", counted)
     sift = cv2.SIFT_create(50)
     work = {
-        "sift": lambda: pipeline._extract(sift, None, camera, None, None),
+        "sift": lambda: pipeline._extract(sift, None, camera, 10**6, None),
         "rootsift": lambda: RootSIFT(50).detectAndCompute(camera, None),
         "kd": lambda: KDDescriptor(detector=sift).detect(camera),
     }[name]
