@@ -101,7 +101,7 @@ def search_rows(
         for i in range(start, stop, ROWS):
             count = min(ROWS, stop - i)
             for p in range(each):
-                product(a, i, panels[first + p], strip, p * COLUMNS)
+                product(a, i, panels[first + p], strip, p * COLUMNS)  # type: ignore[call-arg]
             # Maxima over several rows or columns at once: few of them lead to a closer look.
             for j in range(STRIP):
                 x = max(strip[0, j], strip[1, j]), max(strip[2, j], strip[3, j])

@@ -1,6 +1,6 @@
 """Nearest neighbours of descriptors: matches, and the ratio that says how certain they are.
 
--|a - b|^2 / 2 = a . b - |a|^2 / 2 - |b|^2 / 2, so a matrix product finds the nearest. It is computed
+-|a - b|^2 / 2 = a . b - |a|^2 / 2 - |b|^2 / 2, so a matrix product finds the nearest. It is done
 in strips, of which only the `KEPT` best columns of each row and the best row of each column are
 kept: memory does not grow with N0 x N1. The distances of these few are computed again from the
 differences, so the rounding errors of the product decide nothing.
@@ -210,7 +210,7 @@ def _apart(x: Array32, y: Array32) -> NDArray[np.bool_]:
 
 
 def _distances(a: Array32, b: Array32, columns: Indices) -> Array32:
-    """|a - b[columns]| (N, K), from the differences: the product rounds those of near copies to 0."""
+    """|a - b[columns]| (N, K), from the differences: the product rounds near copies to 0."""
     distances = np.empty(columns.shape, np.float32)
     compiled = _compiled()
     if compiled is not None:

@@ -1,7 +1,7 @@
 """Match two images: load, extract, search neighbours, estimate and refine a model."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -191,22 +191,25 @@ def _extract(
     gray = as_gray(image)
     if max_size is not None and max(gray.shape) > max_size:
         small = reduced(gray, max_size)
-        keypoints, descriptors = _extract(feature, detector, small, limit, None)
+        of_small, descriptors = _extract(feature, detector, small, limit, None)
         zoom = gray.shape[1] / small.shape[1], gray.shape[0] / small.shape[0]
-        return enlarged(keypoints, *zoom), descriptors
+        return enlarged(of_small, *zoom), descriptors
     if detector is None:
         with _timed("describe"):
             keypoints, descriptors = feature.detectAndCompute(_taken_by(feature, image), None)
-            if len(keypoints) > limit:
-                responses = np.array([keypoint.response for keypoint in keypoints])
-                kept = np.sort(np.argsort(-responses, kind="stable")[:limit])
-                keypoints, descriptors = [keypoints[k] for k in kept], descriptors[kept]
-        return tuple(keypoints), descriptors
+            kept = _strongest(keypoints, limit)
+        return tuple(keypoints[k] for k in kept), None if descriptors is None else descriptors[kept]
     with _timed("detect"):
-        keypoints = strongest(detector.detect(_taken_by(detector, image), None), limit)
+        found = strongest(detector.detect(_taken_by(detector, image), None), limit)
     with _timed("describe"):
-        keypoints, descriptors = feature.compute(_taken_by(feature, image), keypoints)
+        keypoints, descriptors = feature.compute(_taken_by(feature, image), found)
     return tuple(keypoints), descriptors
+
+
+def _strongest(keypoints: Sequence[cv2.KeyPoint], limit: int) -> NDArray[np.int64]:
+    """Indices of the keypoints of the largest response, at most `limit`, in their order."""
+    responses = np.array([keypoint.response for keypoint in keypoints])
+    return np.sort(np.argsort(-responses, kind="stable")[:limit])
 
 
 def _taken_by(feature: Any, image: Any) -> Any:

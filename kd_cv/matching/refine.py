@@ -38,7 +38,7 @@ def refine_homography(H_0to1: Float64, points0: Float64, points1: Float64, scale
     x0, x1 = T0 @ _columns(points0), T1 @ _columns(points1)
 
     def linearise(H: Float64) -> tuple[Float64, Float64]:
-        D, G = _orthogonal(H.ravel()).reshape(8, 3, 3), np.linalg.inv(H)
+        D, G = _orthogonal(H.ravel()).reshape(8, 3, 3), np.asarray(np.linalg.inv(H), np.float64)
         there, J_there = transfer(H, x0, x1, D)
         back, J_back = transfer(G, x1, x0, -(G @ D @ G))  # the derivative of H^-1
         return np.concatenate([there, back]), np.concatenate([J_there, J_back], axis=1)
@@ -122,7 +122,7 @@ def levenberg_marquardt(
         if not diagonal.all():
             return model  # no parameter changes any error: all points in one place
         step = np.linalg.solve(normal + np.diag(damping * diagonal), -gradient)
-        candidate = move(model, step)
+        candidate = move(model, np.asarray(step, np.float64))
         errors_there, J_there = linearise(candidate)
         loss_there, weights_there = _cauchy(errors_there, scale)
         if not loss_there < loss:

@@ -87,18 +87,14 @@ class MatchResult:
 
     def save(self, path: PathLike) -> None:
         """Write points0, points1, ratios and inliers: .npz, or .txt with one match a line."""
-        columns = {
-            "points0": self.points0, "points1": self.points1, "ratios": self.ratios,
-            "inliers": self.inliers,
-        }  # fmt: skip
-        with replacing(path) as temporary:
+        p0, p1, ratios, inliers = self.points0, self.points1, self.ratios, self.inliers
+        with replacing(path) as temporary, open(temporary, "wb") as file:
             if Path(path).suffix == ".npz":
-                with open(temporary, "wb") as file:
-                    np.savez(file, **columns)  # type: ignore[arg-type]
+                np.savez(file, points0=p0, points1=p1, ratios=ratios, inliers=inliers)
             else:
-                table = np.column_stack(list(columns.values()))
+                table = np.column_stack([p0, p1, ratios, inliers])
                 header = "x0 y0 x1 y1 ratio inlier"
-                np.savetxt(temporary, table, "%.9g %.9g %.9g %.9g %.6g %d", header=header)
+                np.savetxt(file, table, "%.9g %.9g %.9g %.9g %.6g %d", header=header)
 
     def draw(self, path: PathLike | None = None) -> NDArray[np.uint8]:
         """The picture of the matches (H, W, 3) BGR, and written to a file if one is given."""

@@ -248,7 +248,7 @@ def _search_fundamental(points0: Float64, points1: Float64, threshold: float) ->
 
 
 def _search_poselib(rays0: Float64, rays1: Float64, focal: float, threshold: float) -> Pose | None:
-    """The pose of rays (M, 2) by PoseLib; threshold in pixels of a camera with this focal length."""
+    """The pose of rays (M, 2) by PoseLib; threshold in pixels of this focal length."""
     camera = {"model": "SIMPLE_PINHOLE", "width": 1, "height": 1, "params": [focal, 0, 0]}
     pose, found = _poselib().estimate_relative_pose(
         focal * rays0, focal * rays1, camera, camera, _options(threshold), {}
