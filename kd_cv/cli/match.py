@@ -47,6 +47,9 @@ def command(
     save_homography: Annotated[
         Path | None, "Write the homography from A to B: .txt, .npy or .json."
     ] = None,
+    matches: Annotated[
+        Path | None, "Write the matches: points, ratios and inliers, .npz or .txt."
+    ] = None,
     descriptor: Descriptor = "kd",
     compare: Compare = False,
     options: Options,
@@ -68,6 +71,8 @@ def command(
 
         kd-cv match left.jpg right.jpg --model essential --focal 1200
 
+        kd-cv match left.jpg right.jpg --matches matches.npz
+
         kd-cv match left.jpg right.jpg --json | jq .inliers
 
     The exit code is 1 if the result cannot be trusted: too few matches, or no more
@@ -83,6 +88,7 @@ def command(
         check_suffix(output)
     check_output(output, inputs=photos)
     check_output(report, inputs=photos)
+    check_output(matches, (".npz", ".txt"), photos)
     check_output(save_homography, (".txt", ".npy", ".json"), photos)
     if save_homography and options.model != "homography":
         raise ValueError(f"--save-homography is for --model homography, got {options.model}")
@@ -112,8 +118,11 @@ def command(
     if save_homography and chosen.result.success:
         _write_homography(save_homography, chosen.result.H_0to1)
 
+    if matches:
+        chosen.result.save(matches)
+
     if as_json:
-        content = summary(chosen)
+        content = {**summary(chosen), **points(chosen)}
         if compare:
             content["compare"] = {name: summary(answer) for name, answer in answers.items()}
         print(json.dumps(content))
@@ -121,7 +130,8 @@ def command(
         _print(answers, chosen, pair, options)
         written = save_homography if chosen.result.success else None
         print()
-        for what, file in (("homography", written), ("report", report), ("picture", output)):
+        files = {"homography": written, "matches": matches, "report": report, "picture": output}
+        for what, file in files.items():
             if file:
                 print(f"{what}: {file.resolve()}")
         if not output and not report:
@@ -152,6 +162,17 @@ def summary(answer: Answer) -> dict[str, Any]:
         **matrices,
         "seconds": round(sum(answer.seconds.values()), 6),
         "steps": {step: round(answer.seconds[step], 6) for step in STEPS},
+    }
+
+
+def points(answer: Answer) -> dict[str, Any]:
+    """What --json prints of the matches: positions in pixels, ratios, and which are inliers."""
+    result = answer.result
+    return {
+        "points0": result.points0.round(3).tolist(),
+        "points1": result.points1.round(3).tolist(),
+        "ratios": result.ratios.astype(float).round(5).tolist(),
+        "is_inlier": result.inliers.tolist(),
     }
 
 
