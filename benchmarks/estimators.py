@@ -1,6 +1,7 @@
 """Homographies and poses by the estimators of `two_view`, PoseLib and pycolmap, side by side.
 
 python -m benchmarks estimators [--planes FOLDER ...] [--cameras PHOTOS CAMERAS ...] [--seeds 3]
+    [--synthetic]
 
 All estimate from the same matches of KD. Planes are sequences with homographies, image 1 with each
 other; cameras are folders of photographs and of their true cameras, each pair that looks the same
@@ -11,6 +12,7 @@ is not installed is skipped.
 import argparse
 import importlib.util
 import itertools
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -27,6 +29,7 @@ from kd_cv.evaluate.pose import direction_angle, of_cameras, relative, rotation_
 from kd_cv.evaluate.readers import read_images
 from kd_cv.evaluate.scores import PairScore, summaries
 from kd_cv.matching import two_view
+from kd_cv.matching.geometry import epipolar_errors, reprojection_errors
 from kd_cv.matching.neighbours import RATIO, match_descriptors
 
 THRESHOLD = 3.0  # pixels, of an inlier; of a pose, those of others have the 1 pixel of our samples
@@ -43,7 +46,10 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--cameras", nargs="*", type=Path, default=[], help="PHOTOS CAMERAS, ...")
     parser.add_argument("--keypoints", type=int, default=2000, help="of an image, at most")
     parser.add_argument("--seeds", type=int, default=SEEDS, help="orders of the same matches")
+    parser.add_argument("--synthetic", action="store_true", help="points with known truth")
     args = parser.parse_args(arguments)
+    if args.synthetic:
+        synthetic(args.seeds)
     feature = KDDescriptor(args.keypoints)
     if args.planes:
         errors = homographies(args.planes, feature, args.seeds)
@@ -116,6 +122,53 @@ def poses(
     return tables
 
 
+def synthetic(seeds: int) -> None:
+    """Median error and time of the searches with PoseLib and with OpenCV, both refined.
+
+    Points of a plane or a scene, seen by two cameras of 1280 x 960 pixels, with a noise of
+    0.5 pixels; outliers are anywhere.
+    """
+    print("| model | matches | inliers | PoseLib: error | ms | OpenCV: error | ms |")
+    print("|---|---|---|---|---|---|---|")
+    found = two_view._poselib
+    for model, count, inliers in itertools.product(
+        ("homography", "fundamental", "essential"), (50, 500, 5000), (0.2, 0.5, 0.9)
+    ):
+        cells = []
+        for library in (found, lambda: None):
+            two_view._poselib = library
+            errors, seconds = zip(
+                *(_on_synthetic(model, count, inliers, seed) for seed in range(seeds)), strict=True
+            )
+            cells += [f"{np.median(errors):.2f}", f"{1000 * np.median(seconds):.1f}"]
+        two_view._poselib = found
+        print(f"| {model} | {count} | {inliers:.0%} | {' | '.join(cells)} |", flush=True)
+
+
+def _on_synthetic(model: str, count: int, inliers: float, seed: int) -> tuple[float, float]:
+    """The error, in pixels of the true matches or degrees of the pose, and the seconds."""
+    rng = np.random.default_rng(seed)
+    K = two_view.camera_of(1000.0, (960, 1280))
+    R, t = cv2.Rodrigues(rng.normal(0, 0.1, 3))[0], rng.normal(0, 0.5, 3)
+    X = rng.uniform([-3, -2, 5], [3, 2, 9], (count, 3))
+    if model == "homography":
+        X[:, 2] = 7 + 0.3 * X[:, 0]
+    exact = [(x @ K.T)[:, :2] / (x @ K.T)[:, 2:] for x in (X, X @ R.T + t)]
+    points0, points1 = (points + rng.normal(0, 0.5, points.shape) for points in exact)
+    wrong = rng.permutation(count)[round(inliers * count) :]
+    points1[wrong] = rng.uniform((0, 0), (1280, 960), (len(wrong), 2))
+    start = time.perf_counter()
+    views = two_view.estimate(points0, points1, model, threshold=THRESHOLD, K0=K, K1=K)
+    seconds = time.perf_counter() - start
+    if views.matrix is None:
+        return np.inf, seconds
+    if views.R_0to1 is not None:
+        turned = rotation_angle(views.R_0to1 @ R.T)
+        return max(turned, direction_angle(views.t_0to1, t)), seconds
+    error = reprojection_errors if model == "homography" else epipolar_errors
+    return float(np.sqrt((error(*exact, views.matrix) ** 2).mean())), seconds
+
+
 def described(feature: KDDescriptor, gray: NDArray[Any]) -> tuple[Points, Any]:
     keypoints, rows = feature.detectAndCompute(gray, None)
     return np.array([keypoint.pt for keypoint in keypoints]).reshape(-1, 2), rows
@@ -172,7 +225,11 @@ def _poselib_homography(points0: Points, points1: Points, K0: Any, K1: Any, seed
 def _poselib_pose(points0: Points, points1: Points, K0: Any, K1: Any, seed: int) -> Any:
     import poselib
 
-    options = {"max_iterations": two_view.ITERATIONS, "max_epipolar_error": two_view.POSE_SAMPLES}
+    options = {
+        "max_iterations": two_view.ITERATIONS,
+        "max_epipolar_error": 1.0,
+        "min_iterations": 200,
+    }
     cameras = [{"model": "PINHOLE", **_camera(K)} for K in (K0, K1)]
     pose, _ = poselib.estimate_relative_pose(
         points0, points1, *cameras, {**options, "seed": seed}, {}
@@ -194,7 +251,7 @@ def _pycolmap_pose(points0: Points, points1: Points, K0: Any, K1: Any, seed: int
     import pycolmap
 
     options = pycolmap.RANSACOptions(
-        max_error=two_view.POSE_SAMPLES, max_num_trials=two_view.ITERATIONS, random_seed=seed
+        max_error=1.0, max_num_trials=two_view.ITERATIONS, random_seed=seed
     )
     cameras = [pycolmap.Camera(model="PINHOLE", **_camera(K)) for K in (K0, K1)]
     found = pycolmap.estimate_relative_pose(cameras[0], points0, cameras[1], points1, options)

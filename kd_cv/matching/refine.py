@@ -26,7 +26,7 @@ Pose = tuple[Float64, Float64]
 Model = TypeVar("Model")
 
 STEPS = 20  # of Levenberg-Marquardt, at most
-CONVERGED = 1e-5  # relative decrease of the loss after which the steps end
+CONVERGED = 1e-4  # relative decrease of the loss after which the steps end
 #: Derivatives (3, 3, 3) of a rotation exp([w]x) at w = 0.
 TURNS = np.stack([cross_matrix(axis) for axis in np.eye(3)])
 _IN_PLANE = np.array([[1.0], [1.0], [0.0]])

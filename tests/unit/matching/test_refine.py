@@ -78,7 +78,7 @@ def test_a_refined_homography_is_the_optimum():
         lambda h: errors(h * first) / 0.5, np.ones(8), loss="cauchy", xtol=1e-14, ftol=1e-14
     )
     found, least = cauchy(symmetric(H, points0, points1), 0.5), 2 * best.cost
-    assert least <= found < least * (1 + 1e-4)
+    assert least <= found < least * (1 + 1e-3)
     assert found < cauchy(symmetric(start, points0, points1), 0.5) - 10
     assert np.linalg.norm(H) == pytest.approx(1)
 
@@ -94,7 +94,7 @@ def test_a_refined_pose_is_the_optimum():
 
     best = least_squares(errors, np.zeros(6), loss="cauchy", xtol=1e-14, ftol=1e-14)
     found = cauchy(errors(np.zeros(6)), 1)
-    assert 2 * best.cost <= found < 2 * best.cost * (1 + 1e-4)
+    assert 2 * best.cost <= found < 2 * best.cost * (1 + 1e-3)
     np.testing.assert_allclose(R @ R.T, np.eye(3), atol=1e-12)
     assert np.linalg.norm(t) == pytest.approx(1)
 
@@ -119,7 +119,7 @@ def test_a_refined_fundamental_matrix_is_the_optimum_of_rank_two():
     best = least_squares(errors, np.zeros(12), loss="cauchy", xtol=1e-14, ftol=1e-14)
     found = cauchy(errors(np.zeros(12)), 1)
     assert found == pytest.approx(cauchy(epipolar_errors(points0, points1, F), 0.3))
-    assert 2 * best.cost <= found < 2 * best.cost * (1 + 1e-4)
+    assert 2 * best.cost <= found < 2 * best.cost * (1 + 1e-3)
 
 
 @pytest.mark.parametrize(
