@@ -8,9 +8,9 @@ With x0 and x1 = (x, y, 1) of a match in image 0 and image 1, and K0, K1 the mat
                                                   where X1 = R X0 + t are the points in space
 
 Each is searched by random samples and then refined by robust least squares (`refine`); inliers are
-those of the refined model. OpenCV's MAGSAC searches homographies, PoseLib fundamental matrices and
-poses; without PoseLib OpenCV does, less exactly. `auto` tries a plane and a scene, and takes the
-plane unless enough inliers of the scene lie clearly off it.
+those of the refined model. OpenCV's MAGSAC searches homographies and fundamental matrices, PoseLib
+poses and again fundamental matrices; without PoseLib, OpenCV's USAC searches poses. `auto` tries a
+plane and a scene, and takes the plane unless enough inliers of the scene lie clearly off it.
 """
 
 from dataclasses import dataclass
@@ -235,16 +235,25 @@ def _poselib() -> Any:
 
 
 def _search_fundamental(points0: Float64, points1: Float64, threshold: float) -> Float64 | None:
-    """F_0to1 of unit norm by PoseLib, or without it by MAGSAC."""
-    if _poselib() is None:
-        F, _ = _by_opencv(
-            cv2.findFundamentalMat, points0, points1, cv2.USAC_MAGSAC, threshold, CONFIDENCE,
-            ITERATIONS,
-        )  # fmt: skip
-    else:
-        F, found = _poselib().estimate_fundamental(points0, points1, _options(threshold), {})
-        F = F if found["num_inliers"] and np.isfinite(F).all() else None
-    return None if F is None or not F.any() else unit(F)
+    """F_0to1 of unit norm: the better of MAGSAC's, which bears more outliers, and PoseLib's."""
+    F, _ = _by_opencv(
+        cv2.findFundamentalMat, points0, points1, cv2.USAC_MAGSAC, threshold, CONFIDENCE, ITERATIONS
+    )
+    found: list[Any] = [F]
+    if _poselib() is not None:
+        options = {**_options(threshold), "max_iterations": 1000}
+        found.append(_poselib().estimate_fundamental(points0, points1, options, {})[0])
+    found = [unit(F) for F in found if F is not None and np.isfinite(F).all() and F.any()]
+    return min(
+        found,
+        key=lambda F: _truncated(epipolar_errors(points0, points1, F), threshold),
+        default=None,
+    )
+
+
+def _truncated(errors: Float64, threshold: float) -> float:
+    """Sum of squared errors, those of outliers cut off at the threshold."""
+    return float((np.minimum(errors, threshold) ** 2).sum())
 
 
 def _search_poselib(rays0: Float64, rays1: Float64, focal: float, threshold: float) -> Pose | None:
@@ -285,7 +294,7 @@ def _search_opencv(rays0: Float64, rays1: Float64, focal: float, threshold: floa
         _, R, t, _ = cv2.recoverPose(E, x0[inliers], x1[inliers])
         errors = focal * epipolar_errors(rays0, rays1, cross_matrix(t.ravel()) @ R)
         errors[~in_front(rays0, rays1, R, t.ravel())] = np.inf
-        cost = float((np.minimum(errors, threshold) ** 2).sum())
+        cost = _truncated(errors, threshold)
         if cost < best:
             best, pose = cost, (R, t.ravel())
     return pose
