@@ -28,6 +28,7 @@ from kd_cv.evaluate.pairs import SEEDS
 from kd_cv.evaluate.pose import direction_angle, of_cameras, relative, rotation_angle
 from kd_cv.evaluate.readers import read_images
 from kd_cv.evaluate.scores import PairScore, summaries
+from kd_cv.io.images import reduced
 from kd_cv.matching import two_view
 from kd_cv.matching.geometry import epipolar_errors
 from kd_cv.matching.neighbours import RATIO, match_descriptors
@@ -45,6 +46,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--planes", nargs="*", type=Path, default=[])
     parser.add_argument("--cameras", nargs="*", type=Path, default=[], help="PHOTOS CAMERAS, ...")
     parser.add_argument("--keypoints", type=int, default=2000, help="of an image, at most")
+    parser.add_argument("--max-size", type=int, help="longer side of a plane, in pixels")
     parser.add_argument("--seeds", type=int, default=SEEDS, help="orders of the same matches")
     parser.add_argument("--synthetic", action="store_true", help="points with known truth")
     args = parser.parse_args(arguments)
@@ -52,7 +54,7 @@ def main(arguments: Sequence[str]) -> int:
         synthetic(args.seeds)
     feature = KDDescriptor(args.keypoints)
     if args.planes:
-        errors = homographies(args.planes, feature, args.seeds)
+        errors = homographies(args.planes, feature, args.seeds, args.max_size)
         report("homography, AUC of the corner error", errors, (1, 3, 5, 10))
     if args.cameras:
         errors = poses(
@@ -78,20 +80,22 @@ def report(title: str, tables: dict[str, list[PairScore]], limits: tuple[int, ..
 
 
 def homographies(
-    folders: Sequence[Path], feature: KDDescriptor, seeds: int
+    folders: Sequence[Path], feature: KDDescriptor, seeds: int, max_size: int | None = None
 ) -> dict[str, list[PairScore]]:
     """What each estimator did on the pairs of all sequences."""
     tables: dict[str, list[PairScore]] = {name: [] for name, _ in estimators("homography")}
     for images in itertools.chain.from_iterable(map(read_images, folders)):
-        grays = [images.load(k) for k in range(len(images.images))]
+        whole = [images.load(k) for k in range(len(images.images))]
+        grays = [reduced(gray, max_size) for gray in whole]
+        to_small = [_smaller(*both) for both in zip(whole, grays, strict=True)]
         found = [described(feature, gray) for gray in grays]
         for k in range(1, len(grays)):
             points = matched(found[0], found[k])
+            H_true = to_small[k] @ images.H_1tok[k] @ np.linalg.inv(to_small[0])
             for name, estimate in estimators("homography"):
                 errors = [
                     metrics.homography_corner_error(
-                        estimate(*shuffled(points, seed), None, None, seed), images.H_1tok[k],
-                        grays[0].shape,
+                        estimate(*shuffled(points, seed), None, None, seed), H_true, grays[0].shape
                     )
                     for seed in range(seeds)
                 ]  # fmt: skip
@@ -174,7 +178,9 @@ def described(feature: KDDescriptor, gray: NDArray[Any]) -> tuple[Points, Any]:
 
 def matched(image0: tuple[Points, Any], image1: tuple[Points, Any]) -> tuple[Points, Points]:
     """Points of the matches that the ratio test lets pass, (M, 2) of both images."""
-    matches, _ = match_descriptors(image0[1], image1[1], ratio=RATIO)
+    matches, _ = match_descriptors(
+        image0[1], image1[1], ratio=RATIO, points0=image0[0], points1=image1[0]
+    )
     return image0[0][matches[:, 0]], image1[0][matches[:, 1]]
 
 
@@ -186,6 +192,8 @@ def shuffled(points: tuple[Points, Points], seed: int) -> tuple[Points, Points]:
 def estimators(model: str) -> Iterator[tuple[str, Estimator]]:
     """Name and function of each that is installed."""
     yield OURS, _ours(model)
+    if model == "homography":
+        yield "MAGSAC, not refined", _with_enough(_magsac, two_view.NEEDED[model])
     for name, module, both in (
         ("PoseLib", "poselib", (_poselib_homography, _poselib_pose)),
         ("pycolmap", "pycolmap", (_pycolmap_homography, _pycolmap_pose)),
@@ -210,6 +218,20 @@ def _ours(model: str) -> Estimator:
         return None if found.R_0to1 is None else (found.R_0to1, found.t_0to1)
 
     return estimate
+
+
+def _magsac(points0: Points, points1: Points, K0: Any, K1: Any, seed: int) -> Any:
+    cv2.setRNGSeed(seed)
+    return two_view._by_opencv(
+        cv2.findHomography, points0, points1, cv2.USAC_MAGSAC, THRESHOLD,
+        maxIters=two_view.ITERATIONS, confidence=two_view.CONFIDENCE,
+    )[0]  # fmt: skip
+
+
+def _smaller(whole: NDArray[Any], small: NDArray[Any]) -> NDArray[np.float64]:
+    """The map (3, 3) from an image to the same reduced: centres of pixels are whole numbers."""
+    y, x = (a / b for a, b in zip(small.shape, whole.shape, strict=True))
+    return np.array([[x, 0, (x - 1) / 2], [0, y, (y - 1) / 2], [0, 0, 1]])
 
 
 def _poselib_homography(points0: Points, points1: Points, K0: Any, K1: Any, seed: int) -> Any:
