@@ -129,13 +129,23 @@ def search_rows(
 
 
 @njit(nogil=True, fastmath={"reassoc", "contract"}, error_model="numpy", no_cfunc_wrapper=True)
-def distances(a: Any, b: Any, columns: Any, out: Any) -> None:
-    """out[n, k] = |a[n] - b[columns[n, k]]|, from the differences."""
+def rank(a: Any, b: Any, columns: Any, distances: Any) -> None:
+    """Sort columns (N, K) by |a[n] - b[column]|, then by column; distances (N, K) are filled."""
     for n in range(len(a)):
         for k in range(columns.shape[1]):
-            x, y = a[n], b[columns[n, k]]
+            column = columns[n, k]
+            x, y = a[n], b[column]
             total = np.float32(0)
             for d in range(x.size):
                 difference = x[d] - y[d]
                 total += difference * difference
-            out[n, k] = np.sqrt(total)
+            distance = np.sqrt(total)
+            place = k
+            while place > 0 and (
+                distances[n, place - 1] > distance
+                or (distances[n, place - 1] == distance and columns[n, place - 1] > column)
+            ):
+                distances[n, place] = distances[n, place - 1]
+                columns[n, place] = columns[n, place - 1]
+                place -= 1
+            distances[n, place], columns[n, place] = distance, column

@@ -143,10 +143,7 @@ def _ratios(
     a: Array32, b: Array32, columns: Indices, places1: Array32 | None
 ) -> tuple[Indices, Array32]:
     """The nearest b (N0,) of each a and its ratio (N0,), of the candidates `columns` (N0, K)."""
-    distances = _distances(a, b, columns)
-    order = np.lexsort((columns, distances))
-    columns = np.take_along_axis(columns, order, axis=1)
-    distances = np.take_along_axis(distances, order, axis=1)
+    columns, distances = _ranked(a, b, columns)
     first, best = columns[:, 0], distances[:, 0]
     if places1 is None:
         second = distances[:, 1] if columns.shape[1] > 1 else np.full_like(best, np.inf)
@@ -171,7 +168,7 @@ def _elsewhere(a: Array32, b: Array32, places1: Array32, first: Indices) -> Arra
         scores[~_apart(places1[None], places1[first[here]][:, None])] = LOWEST
         column = scores.argmax(axis=1)
         there = scores.max(axis=1) > LOWEST
-        second[here] = np.where(there, _distances(a[here], b, column[:, None])[:, 0], np.inf)
+        second[here] = np.where(there, _distances(a[here], b, column), np.inf)
     return second
 
 
@@ -183,8 +180,8 @@ def _is_mutual(
     With places: no a at another place.
     """
     rows = np.arange(len(a))
-    mine = _distances(a, b, first[:, None])[:, 0]
-    nearest_one = _distances(a[back], b, first[:, None])[:, 0]
+    mine = _distances(a, b, first)
+    nearest_one = _distances(a[back], b, first)
     mutual = (back == rows) | (mine < nearest_one)
     if places0 is not None:
         return mutual | ~_apart(places0[back], places0)
@@ -209,16 +206,25 @@ def _apart(x: Array32, y: Array32) -> NDArray[np.bool_]:
     return ((x - y) ** 2).sum(axis=-1) > SAME_PLACE**2
 
 
-def _distances(a: Array32, b: Array32, columns: Indices) -> Array32:
-    """|a - b[columns]| (N, K), from the differences: the product rounds near copies to 0."""
-    distances = np.empty(columns.shape, np.float32)
+def _ranked(a: Array32, b: Array32, columns: Indices) -> tuple[Indices, Array32]:
+    """Columns (N, K) sorted by the distances |a - b[columns]|, and these distances (N, K).
+
+    From the differences: the product rounds the distances of near copies to 0.
+    """
+    columns, distances = columns.copy(), np.empty(columns.shape, np.float32)
     compiled = _compiled()
     if compiled is not None:
-        compiled.distances(a, b, columns, distances)
-    else:
-        for k, column in enumerate(columns.T):
-            distances[:, k] = np.linalg.norm(a - b[column], axis=1)
-    return distances
+        compiled.rank(a, b, columns, distances)
+        return columns, distances
+    for k, column in enumerate(columns.T):
+        distances[:, k] = np.linalg.norm(a - b[column], axis=1)
+    order = np.lexsort((columns, distances))
+    return np.take_along_axis(columns, order, axis=1), np.take_along_axis(distances, order, axis=1)
+
+
+def _distances(a: Array32, b: Array32, column: Indices) -> Array32:
+    """|a - b[column]| (N,)."""
+    return _ranked(a, b, column[:, None])[1][:, 0]
 
 
 @lru_cache(maxsize=1)
