@@ -11,7 +11,8 @@ from kd_cv.extras import check_opencv
 
 if TYPE_CHECKING:
     from kd_cv.extractor import describe
-    from kd_cv.matching.pipeline import MatchResult, match
+    from kd_cv.matching.pipeline import match
+    from kd_cv.matching.result import MatchResult
     from kd_cv.nn.feature import KDFeature
     from kd_cv.nn.module import KDModule
     from kd_cv.opencv.dog import DoG
@@ -32,7 +33,7 @@ __all__ = [
 
 _HOMES = {
     "DoG": "opencv.dog", "KDDescriptor": "opencv.kd_descriptor", "KDFeature": "nn.feature",
-    "KDModule": "nn.module", "MatchResult": "matching.pipeline", "Whitening": "whitening",
+    "KDModule": "nn.module", "MatchResult": "matching.result", "Whitening": "whitening",
     "describe": "extractor", "match": "matching.pipeline",
 }  # fmt: skip
 

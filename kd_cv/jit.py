@@ -8,19 +8,20 @@ from numba import config
 
 # Sums may be reordered and contracted, each in the same way in every call; NaN and infinity keep
 # their meaning.
-OPTIONS: dict[str, Any] = {
-    "nogil": True,
-    "fastmath": {"reassoc", "contract", "nsz", "arcp"},
-    "error_model": "numpy",
-    "no_cfunc_wrapper": True,
-}
+FASTMATH = frozenset({"reassoc", "contract", "nsz", "arcp"})
 
 
-def jit(function: Callable[..., Any]) -> Any:
+def jit(function: Callable[..., Any], fastmath: frozenset[str] = FASTMATH) -> Any:
     """Compile a function when it is first called; keep the code in NUMBA_CACHE_DIR if possible."""
+    options: dict[str, Any] = {
+        "nogil": True,
+        "fastmath": set(fastmath),
+        "error_model": "numpy",
+        "no_cfunc_wrapper": True,
+    }
     if int(config.OPT) == 3:  # type: ignore[attr-defined]  # slower code is not kept
         try:
-            return numba.njit(cache=True, **OPTIONS)(function)
+            return numba.njit(cache=True, **options)(function)
         except RuntimeError:  # no folder for the cache can be written
             pass
-    return numba.njit(**OPTIONS)(function)
+    return numba.njit(**options)(function)

@@ -29,7 +29,7 @@ from kd_cv.io.files import replacing
 from kd_cv.io.images import reduced
 from kd_cv.keypoints import from_keypoints
 from kd_cv.matching.neighbours import RATIO
-from kd_cv.matching.pipeline import MatchResult, named_failure
+from kd_cv.matching.result import MatchResult, named_failure
 from kd_cv.matching.two_view import NAMES, WORDS
 from kd_cv.opencv.kd_descriptor import KDDescriptor
 from kd_cv.types import Feature

@@ -11,7 +11,7 @@ from kd_cv.cli.options import FIGURES, Figure, Json, Photos, Weights, check_outp
 from kd_cv.cli.pair import Options, Pair, load_pair, run
 from kd_cv.explain import Explanation, explain
 from kd_cv.io.files import printable
-from kd_cv.matching.pipeline import MatchResult
+from kd_cv.matching.result import MatchResult
 from kd_cv.matching.two_view import NAMES, WORDS
 
 

@@ -15,7 +15,8 @@ from kd_cv.cli.pair import Answer, Options, Pair, load_pair, run
 from kd_cv.cli.tables import print_table
 from kd_cv.io.files import printable, replacing
 from kd_cv.matching.geometry import reprojection_errors, warp_points
-from kd_cv.matching.pipeline import STEPS, MatchResult, named_failure
+from kd_cv.matching.pipeline import STEPS
+from kd_cv.matching.result import named_failure
 from kd_cv.matching.two_view import NAMES, WORDS
 from kd_cv.opencv.rootsift import DESCRIPTORS
 
@@ -45,7 +46,7 @@ def command(
         Path | None, "Write the homography from A to B: .txt, .npy or .json."
     ] = None,
     matches: Annotated[
-        Path | None, "Write points, ratios and inliers of the matches: .npz or .txt."
+        Path | None, "Write the matches: points, ratios and inliers, .npz or .txt."
     ] = None,
     descriptor: Descriptor = "kd",
     compare: Compare = False,
@@ -67,6 +68,8 @@ def command(
         kd-cv match left.jpg right.jpg --report report.html
 
         kd-cv match left.jpg right.jpg --model essential --focal 1200
+
+        kd-cv match left.jpg right.jpg --matches matches.npz
 
         kd-cv match left.jpg right.jpg --json | jq .inliers
 
@@ -111,13 +114,14 @@ def command(
                 report, *images, described,
                 names=pair.names, ratio=options.ratio, threshold=options.threshold,
             )  # fmt: skip
-    if matches:
-        _write_matches(matches, chosen.result)
     if save_homography and chosen.result.success:
         _write_homography(save_homography, chosen.result.H_0to1)
 
+    if matches:
+        chosen.result.save(matches)
+
     if as_json:
-        content = summary(chosen)
+        content = {**summary(chosen), **points(chosen)}
         if compare:
             content["compare"] = {name: summary(answer) for name, answer in answers.items()}
         print(json.dumps(content))
@@ -170,20 +174,15 @@ def _draw(output: Path, images: tuple[Any, Any], answers: dict[str, Answer]) -> 
     write_picture(output, draw_matches(*images, results, ROW_HEIGHTS[len(results) > 1], words))
 
 
-def _write_matches(path: Path, result: MatchResult) -> None:
-    """Points of both images, ratio and inlier of each match, as arrays or as columns."""
-    arrays: dict[str, Any] = {
-        "points0": result.points0,
-        "points1": result.points1,
-        "ratios": result.ratios,
-        "inliers": result.inliers,
+def points(answer: Answer) -> dict[str, Any]:
+    """What --json prints of the matches: positions in pixels, ratios, and which are inliers."""
+    result = answer.result
+    return {
+        "points0": result.points0.round(3).tolist(),
+        "points1": result.points1.round(3).tolist(),
+        "ratios": result.ratios.astype(float).round(5).tolist(),
+        "is_inlier": result.inliers.tolist(),
     }
-    with replacing(path) as temporary:
-        if path.suffix == ".npz":
-            np.savez(temporary, **arrays)
-        else:
-            table = np.column_stack(list(arrays.values()))
-            np.savetxt(temporary, table, fmt="%.8g", header="x0 y0 x1 y1 ratio inlier")
 
 
 def _write_homography(path: Path, H_0to1: Any) -> None:

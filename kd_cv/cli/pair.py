@@ -19,7 +19,8 @@ from kd_cv.io.files import printable
 from kd_cv.io.sources import read_source
 from kd_cv.keypoints import opencv_factory
 from kd_cv.matching.neighbours import RATIO, as_ratio
-from kd_cv.matching.pipeline import MatchResult, match, timing
+from kd_cv.matching.pipeline import match, timing
+from kd_cv.matching.result import MatchResult
 from kd_cv.opencv.dog import DoG
 
 #: OpenCV's detectors by name, as far as the installed OpenCV has them.

@@ -39,11 +39,10 @@ def epipolar_errors(points0: ArrayLike, points1: ArrayLike, F_0to1: ArrayLike) -
     return np.abs((x1 * lines1).sum(axis=1)) / np.where(steep > 0, steep, 1)
 
 
-def pose_errors(rays0: ArrayLike, rays1: ArrayLike, R: ArrayLike, t: ArrayLike) -> Float64:
-    """Sampson errors (M,) of rays (M, 2) of two cameras, X1 = R X0 + t; infinite behind one.
+def in_front(rays0: ArrayLike, rays1: ArrayLike, R: ArrayLike, t: ArrayLike) -> NDArray[np.bool_]:
+    """Whether the points (M,) seen along rays (M, 2) lie in front of both cameras, X1 = R X0 + t.
 
-    Where two rays come nearest to each other, l1 x1 = l0 R x0 + t but for what is left over; of
-    the least there is, l0 and l1 are the depths.
+    The depths l0, l1 minimise |l0 R x0 + t - l1 x1|.
     """
     R, t = np.asarray(R, np.float64), np.asarray(t, np.float64)
     x0, x1 = (
@@ -55,8 +54,7 @@ def pose_errors(rays0: ArrayLike, rays1: ArrayLike, R: ArrayLike, t: ArrayLike) 
     # Both are depths times the same positive number.
     depth0 = across * along1 - (x1**2).sum(axis=1) * along0
     depth1 = (turned**2).sum(axis=1) * along1 - across * along0
-    errors = epipolar_errors(rays0, rays1, cross_matrix(t) @ R)
-    return np.where((depth0 > 0) & (depth1 > 0), errors, np.inf)
+    return (depth0 > 0) & (depth1 > 0)
 
 
 def cross_matrix(t: ArrayLike) -> Float64:

@@ -1,13 +1,32 @@
-"""The nearest neighbours of descriptors: matches, and the ratio that says how certain they are."""
+"""Nearest neighbours of descriptors: matches, and the ratio that says how certain they are.
+
+-|a - b|^2 / 2 = a . b - |a|^2 / 2 - |b|^2 / 2, so a matrix product finds the nearest. It is done
+in strips, of which only the `KEPT` best columns of each row and the best row of each column are
+kept: memory does not grow with N0 x N1. The distances of these few are computed again from the
+differences, so the rounding errors of the product decide nothing.
+"""
+
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kd_cv.checks import as_float
+from kd_cv.parallel import in_parallel
 from kd_cv.types import Array32
 
 RATIO = 0.85  # of the distances to the nearest and to the second nearest, at most
+#: Keypoints at most this many pixels apart are at one place: they may be the same point with
+#: another orientation or scale, or seen in another view.
+SAME_PLACE = 5.0
+SAME_CELL = 1.5  # pixels: matches whose ends lie in the same cells are one
+JOBS, JOB = 64, 384  # of the compiled search at most; rows of a job at least, a multiple of 6
+TILE = 2**22  # values of the product that NumPy stores at a time
+KEPT = 6  # neighbours of a row: the nearest, the nearest at another place, and some between
+LOWEST = np.float32(-3e38)
 Matches = tuple[NDArray[np.int64], Array32]
+Indices = NDArray[np.int64]
 
 
 def match_descriptors(
@@ -16,12 +35,18 @@ def match_descriptors(
     *,
     ratio: float = 1.0,
     mutual: bool = True,
-    chunk: int = 2048,
+    points0: ArrayLike | None = None,
+    points1: ArrayLike | None = None,
 ) -> Matches:
-    """Nearest neighbours of d0 (N0, D) in d1 (N1, D): matches (M, 2) and ratios (M,).
+    """Match d0 (N0, D) to their nearest neighbours in d1 (N1, D): matches (M, 2) and ratios (M,).
 
-    Rows of zeros, which describe nothing, match nothing. With one candidate only there is no
-    second neighbour, and the ratio is 0.
+    The ratio of a match is the distance of the nearest neighbour over that of the second nearest;
+    without a second it is 0. Descriptors of zeros match nothing.
+
+    With points0 (N0, 2) and points1 (N1, 2), the positions of the keypoints, the second neighbour
+    is the nearest at another place, more than `SAME_PLACE` pixels from the first; a match is mutual
+    if the neighbour of the neighbour is at the same place; and of the matches between the same two
+    places only the one with the smallest ratio is returned.
     """
     ratio = as_ratio(ratio)
     if d0 is None or d1 is None:
@@ -31,42 +56,198 @@ def match_descriptors(
         raise ValueError(f"expected d0 (N0, D) and d1 (N1, D), got {d0.shape} and {d1.shape}")
     if any(d.dtype.kind not in "fiu" or not np.isfinite(d).all() for d in (d0, d1)):
         raise ValueError(f"descriptors must be finite numbers, got {d0.dtype} and {d1.dtype}")
+    if (points0 is None) != (points1 is None):
+        raise ValueError("points0 and points1 must be given together")
     rows0, rows1 = (np.flatnonzero(np.any(d, axis=1)) for d in (d0, d1))
     if not len(rows0) or not len(rows1):
         return no_matches()
-    a, b = (np.asarray(d, dtype=np.float32)[rows] for d, rows in ((d0, rows0), (d1, rows1)))
-    b_squares = (b * b).sum(axis=1)
-    nearest = np.empty(len(a), dtype=np.int64)
-    ratios = np.zeros(len(a), dtype=np.float32)
-    back_distance = np.full(len(b), np.inf, dtype=np.float32)
-    back = np.zeros(len(b), dtype=np.int64)
-    for start in range(0, len(a), chunk):
-        block = a[start : start + chunk]
-        squares = (block * block).sum(axis=1)[:, None] + b_squares - 2 * block @ b.T
-        here = np.arange(len(block))
-        nearest[start : start + chunk] = first = squares.argmin(axis=1)
-        closest = squares.min(axis=0)
-        better = closest < back_distance
-        back[better] = start + squares.argmin(axis=0)[better]
-        back_distance[better] = closest[better]
-        if len(b) > 1:
-            squares[here, first] = np.inf
-            # From the differences: `squares` of near copies are rounding noise.
-            best, second = (
-                np.linalg.norm(block - b[i], axis=1) for i in (first, squares.argmin(axis=1))
-            )
-            # Two copies of the same row are no certain match: 0 / 0 is 1.
-            ratio_here = np.divide(best, second, out=np.ones_like(best), where=second > 0)
-            ratios[start : start + chunk] = np.minimum(ratio_here, 1)
+    a, b = (d[rows].astype(np.float32, copy=False) for d, rows in ((d0, rows0), (d1, rows1)))
+    places = None
+    if points0 is not None and points1 is not None:
+        places = _places(points0, d0)[rows0], _places(points1, d1)[rows1]
+
+    columns, back = nearest(a, b)
+    first, ratios = _ratios(a, b, columns, None if places is None else places[1])
     keep = ratios <= ratio
     if mutual:
-        keep &= back[nearest] == np.arange(len(a))
-    matches = np.stack([rows0[keep], rows1[nearest[keep]]], axis=1)
-    return matches, ratios[keep]
+        keep &= _is_mutual(a, b, first, back[first], None if places is None else places[0])
+    if places is not None:
+        keep[keep] = _best_of_places(places[0][keep], places[1][first[keep]], ratios[keep])
+    return np.stack([rows0[keep], rows1[first[keep]]], axis=1), ratios[keep]
+
+
+def nearest(a: Array32, b: Array32) -> tuple[Indices, Indices]:
+    """Columns (N0, min(KEPT, N1)) of the b nearest to each a, and the row (N1,) nearest to each b.
+
+    Both but for the rounding errors of the product; the columns in any order.
+    """
+    compiled = _compiled()
+    if compiled is None:
+        return nearest_numpy(a, b)
+    rows_of_six, panels = _packed(a, b, compiled)
+    scores = np.full((len(a), min(KEPT, len(b))), LOWEST)
+    columns = np.zeros(scores.shape, np.int64)
+    # Every job has its own best rows, so no two write to one place.
+    size = max(JOB, -(-len(a) // (JOBS * JOB)) * JOB)
+    starts = range(0, len(a), size)
+    best = np.full((len(starts), panels.shape[0] * panels.shape[2]), LOWEST)
+    rows = np.zeros(best.shape, np.int32)
+
+    def work(start: int) -> None:
+        job, stop = start // size, min(start + size, len(a))
+        compiled.search_rows(
+            rows_of_six, panels, start, stop, scores, columns, best[job], rows[job]
+        )
+
+    in_parallel(starts, work)
+    back = np.take_along_axis(rows, best.argmax(axis=0)[None], axis=0)[0]
+    return columns, back[: len(b)].astype(np.int64)
+
+
+def _packed(a: Array32, b: Array32, compiled: Any) -> tuple[Array32, Array32]:
+    """a and b as `search_rows` takes them, for -|a - b|^2 / 2 = a . b - |a|^2 / 2 - |b|^2 / 2."""
+    left = np.zeros((-(-len(a) // compiled.ROWS) * compiled.ROWS, a.shape[1] + 1), np.float32)
+    left[: len(a), :-1], left[: len(a), -1] = a, _half_squares(a)
+    wide = -(-len(b) // compiled.STRIP) * compiled.STRIP
+    right = np.zeros((b.shape[1] + 2, wide), np.float32)
+    right[0] = LOWEST
+    right[0, : len(b)], right[1:-1, : len(b)], right[-1] = _half_squares(b), b.T, 1
+    panels = right.reshape(len(right), -1, compiled.COLUMNS).swapaxes(0, 1)
+    return left, np.ascontiguousarray(panels)
+
+
+def _half_squares(x: Array32) -> Array32:
+    """-|x|^2 / 2 of the rows."""
+    return np.float32(-0.5) * np.einsum("nd,nd->n", x, x)
+
+
+def nearest_numpy(a: Array32, b: Array32) -> tuple[Indices, Indices]:
+    """Do the same as `nearest` without Numba, slower."""
+    halves0, halves1 = _half_squares(a)[:, None], _half_squares(b)
+    kept = min(KEPT, len(b))
+    columns = np.zeros((len(a), kept), np.int64)
+    best, rows = np.full(len(b), LOWEST), np.zeros(len(b), np.int64)
+    size = max(1, TILE // len(b))
+    for start in range(0, len(a), size):
+        here = slice(start, start + size)
+        scores = a[here] @ b.T + halves0[here] + halves1
+        top = scores.argmax(axis=0)
+        values = scores[top, np.arange(len(b))]
+        better = values > best
+        best[better], rows[better] = values[better], start + top[better]
+        columns[here] = np.argpartition(scores, len(b) - kept, axis=1)[:, len(b) - kept :]
+    return columns, rows
+
+
+def _ratios(
+    a: Array32, b: Array32, columns: Indices, places1: Array32 | None
+) -> tuple[Indices, Array32]:
+    """The nearest b (N0,) of each a and its ratio (N0,), of the candidates `columns` (N0, K)."""
+    columns, distances = _ranked(a, b, columns)
+    first, best = columns[:, 0], distances[:, 0]
+    if places1 is None:
+        second = distances[:, 1] if columns.shape[1] > 1 else np.full_like(best, np.inf)
+    else:
+        apart = _apart(places1[columns], places1[first][:, None])
+        second = np.where(apart, distances, np.inf).min(axis=1)
+        if columns.shape[1] < len(b):
+            crowded = np.flatnonzero(~apart.any(axis=1))
+            second[crowded] = _elsewhere(a[crowded], b, places1, first[crowded])
+    # Two copies of one descriptor are no certain match: 0 / 0 is 1.
+    ratios = np.divide(best, second, out=np.ones_like(best), where=second > 0)
+    return first, np.minimum(ratios, 1)
+
+
+def _elsewhere(a: Array32, b: Array32, places1: Array32, first: Indices) -> Array32:
+    """Distances (N,) of a (N, D) to the nearest b not at the place of b[first]; inf if none is."""
+    second = np.full(len(a), np.inf, np.float32)
+    halves = _half_squares(b)
+    for i in range(0, len(a), JOB):
+        here = slice(i, i + JOB)
+        scores = a[here] @ b.T + halves
+        scores[~_apart(places1[None], places1[first[here]][:, None])] = LOWEST
+        column = scores.argmax(axis=1)
+        there = scores.max(axis=1) > LOWEST
+        second[here] = np.where(there, _distances(a[here], b, column), np.inf)
+    return second
+
+
+def _is_mutual(
+    a: Array32, b: Array32, first: Indices, back: Indices, places0: Array32 | None
+) -> NDArray[np.bool_]:
+    """Whether no a is nearer to b[first] (N0,) than its own; back: the row nearest by the product.
+
+    With places: no a at another place.
+    """
+    rows = np.arange(len(a))
+    mine = _distances(a, b, first)
+    nearest_one = _distances(a[back], b, first)
+    mutual = (back == rows) | (mine < nearest_one)
+    if places0 is not None:
+        return mutual | ~_apart(places0[back], places0)
+    # Of several rows that the product cannot tell apart, the nearest.
+    order = np.lexsort((rows, mine, first))
+    order = order[mutual[order]]
+    taken = np.zeros(len(a), bool)
+    taken[order[np.unique(first[order], return_index=True)[1]]] = True
+    return taken
+
+
+def _best_of_places(places0: Array32, places1: Array32, ratios: Array32) -> NDArray[np.bool_]:
+    """Which matches (M,) have the smallest ratio of all between the same two places."""
+    order = np.argsort(ratios, kind="stable")
+    cells = np.floor(np.concatenate([places0, places1], axis=1)[order] / SAME_CELL)
+    kept = np.zeros(len(ratios), bool)
+    kept[order[np.unique(cells, axis=0, return_index=True)[1]]] = True
+    return kept
+
+
+def _apart(x: Array32, y: Array32) -> NDArray[np.bool_]:
+    return ((x - y) ** 2).sum(axis=-1) > SAME_PLACE**2
+
+
+def _ranked(a: Array32, b: Array32, columns: Indices) -> tuple[Indices, Array32]:
+    """Columns (N, K) sorted by the distances |a - b[columns]|, and these distances (N, K).
+
+    From the differences: the product rounds the distances of near copies to 0.
+    """
+    columns, distances = columns.copy(), np.empty(columns.shape, np.float32)
+    compiled = _compiled()
+    if compiled is not None:
+        compiled.rank(a, b, columns, distances)
+        return columns, distances
+    for k, column in enumerate(columns.T):
+        distances[:, k] = np.linalg.norm(a - b[column], axis=1)
+    order = np.lexsort((columns, distances))
+    return np.take_along_axis(columns, order, axis=1), np.take_along_axis(distances, order, axis=1)
+
+
+def _distances(a: Array32, b: Array32, column: Indices) -> Array32:
+    """|a - b[column]| (N,)."""
+    return _ranked(a, b, column[:, None])[1][:, 0]
+
+
+@lru_cache(maxsize=1)
+def _compiled() -> Any:
+    """The compiled kernels; None without Numba."""
+    try:
+        from kd_cv.matching import compiled
+    except ImportError:
+        return None
+    return compiled
+
+
+def _places(points: ArrayLike, d: NDArray[Any]) -> Array32:
+    places = np.asarray(points, np.float32)
+    if places.shape != (len(d), 2):
+        raise ValueError(
+            f"points must be ({len(d)}, 2), one for each descriptor; got {places.shape}"
+        )
+    return places
 
 
 def no_matches() -> Matches:
-    """What two images without anything in common have."""
+    """Matches and ratios of two images without matches."""
     return np.zeros((0, 2), np.int64), np.zeros(0, np.float32)
 
 

@@ -1,11 +1,10 @@
-"""From two images to what they have in common, with one result type that failure fills too."""
+"""Match two images: load, extract, search neighbours, estimate and refine a model."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import cv2
 import numpy as np
@@ -15,108 +14,31 @@ from kd_cv.checks import as_float, as_int, as_positive
 from kd_cv.descriptor.frames import resized_frames
 from kd_cv.detector.settings import MAX_FEATURES
 from kd_cv.gray import as_gray, to_8bit
-from kd_cv.io.files import PathLike
 from kd_cv.io.images import reduced
 from kd_cv.io.sources import Source, as_source
 from kd_cv.keypoints import from_keypoints, strongest
-from kd_cv.matching.geometry import epipolar_errors, reprojection_errors
-from kd_cv.matching.neighbours import RATIO, Matches, as_ratio, match_descriptors, no_matches
+from kd_cv.matching.neighbours import RATIO, Matches, as_ratio, match_descriptors
+from kd_cv.matching.result import MatchResult, positions
 from kd_cv.matching.two_view import (
     NEEDED,
     WORDS,
-    Model,
     TwoViews,
     as_camera,
     camera_of,
     check_model,
     estimate,
+    fundamental_of,
 )
+from kd_cv.opencv.dog import DoG
 from kd_cv.opencv.kd_descriptor import KDDescriptor
 from kd_cv.opencv.rootsift import as_feature
-from kd_cv.types import Array32, Detector, Feature, Image, KeyPoints, Picture
+from kd_cv.types import Detector, Feature, KeyPoints, Picture
+from kd_cv.views import VIEWS
 
 STEPS = ("detect", "describe", "match", "geometry")
-
-
-@dataclass(frozen=True)
-class MatchResult:
-    """What was found between image 0 and image 1.
-
-    matches  (M, 2) rows of keypoints0 and keypoints1
-    ratios   (M,) distance of the nearest neighbour over that of the second: small is certain
-    inliers  (M,) bool, matches that agree with the model
-    H_0to1   (3, 3) homography from image 0 to image 1; None if there is none, or another model
-    success  whether there are enough inliers to believe the model
-    candidates  (K, 2) and (K,): matches and ratios before the test of the ratio
-    model    "homography" (one plane), "fundamental" (a scene) or "essential" (seen by known
-             cameras); of "auto", the one that was taken
-    F_0to1   (3, 3) of these two: x1^T F x0 = 0
-    E_0to1   (3, 3) of "essential": K1^T F K0
-    R_0to1, t_0to1  (3, 3) and (3,) of unit length, of "essential": X1 = R X0 + t
-    failure  why there is no success, in one sentence; empty if there is
-    images   the two images, as they were matched and drawn
-    """
-
-    keypoints0: KeyPoints
-    keypoints1: KeyPoints
-    matches: NDArray[np.int64]
-    ratios: Array32
-    inliers: NDArray[np.bool_]
-    H_0to1: NDArray[np.float64] | None
-    success: bool
-    candidates: Matches = field(default_factory=no_matches)
-    model: Model = "homography"
-    F_0to1: NDArray[np.float64] | None = None
-    E_0to1: NDArray[np.float64] | None = None
-    R_0to1: NDArray[np.float64] | None = None
-    t_0to1: NDArray[np.float64] | None = None
-    failure: str = ""
-    images: tuple[Image | None, Image | None] = field(default=(None, None), compare=False)
-
-    def __repr__(self) -> str:
-        return (
-            f"MatchResult({len(self.keypoints0)} and {len(self.keypoints1)} keypoints, "
-            f"{len(self.matches)} matches, {int(self.inliers.sum())} inliers "
-            f"{WORDS[self.model][0]}, success={bool(self.success)})"
-        )
-
-    @property
-    def points0(self) -> NDArray[np.float64]:
-        """(M, 2) positions of the matches in image 0."""
-        return _points(self.keypoints0)[self.matches[:, 0]]
-
-    @property
-    def points1(self) -> NDArray[np.float64]:
-        """(M, 2) positions of the matches in image 1."""
-        return _points(self.keypoints1)[self.matches[:, 1]]
-
-    @property
-    def matrix(self) -> NDArray[np.float64] | None:
-        """H_0to1, F_0to1 or E_0to1, whichever the model has."""
-        return {
-            "homography": self.H_0to1, "fundamental": self.F_0to1, "essential": self.E_0to1
-        }[self.model]  # fmt: skip
-
-    def errors(
-        self, points0: NDArray[np.float64], points1: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
-        """How far other matches (N, 2) and (N, 2) are from the model, in pixels: (N,)."""
-        if self.matrix is None:
-            return np.full(len(points0), np.inf)
-        if self.H_0to1 is not None:
-            return reprojection_errors(points0, points1, self.H_0to1)
-        return epipolar_errors(points0, points1, self.F_0to1)  # type: ignore[arg-type]
-
-    def draw(self, path: PathLike | None = None) -> NDArray[np.uint8]:
-        """The picture of the matches (H, W, 3) BGR, and written to a file if one is given."""
-        from kd_cv.viz.matches import draw_result  # which needs Matplotlib
-
-        return draw_result(self, path, WORDS[self.model] if self.success else ("", ""))
-
-    def dmatches(self) -> list[cv2.DMatch]:
-        """For cv2.drawMatches; the distance of each is its ratio."""
-        pairs = zip(self.matches.tolist(), self.ratios.tolist(), strict=True)
-        return [cv2.DMatch(i, j, ratio) for (i, j), ratio in pairs]
+MAX_KEYPOINTS = 20_000  # of an image, by default: textures have hundreds of thousands
+#: Numbers of views that views="auto" searches, while there are fewer inliers than ENOUGH.
+AUTO, ENOUGH = (1, 3, 11), 150
 
 
 def match(
@@ -133,14 +55,17 @@ def match(
     camera0: float | NDArray[np.float64] | None = None,
     camera1: float | NDArray[np.float64] | None = None,
     max_size: int | None = None,
+    views: int | str = "auto",
 ) -> MatchResult:
     """Match two images and estimate what they have in common.
 
     image0, image1  arrays (BGR), paths, PIL images or torch tensors (C, H, W)
     descriptor  "kd", "sift", "rootsift", or any object with detectAndCompute
     detector    any object with OpenCV's detect; the descriptor's own by default
-    max_keypoints  the strongest of each image are matched; all by default
-    ratio       accept a match whose nearest neighbour is closer than `ratio` times the second
+    max_keypoints  at most so many of each image, the strongest; MAX_KEYPOINTS (20,000) by default.
+                A descriptor that finds fewer, such as KDDescriptor(200), is not asked for more
+    ratio       accept a match whose nearest neighbour is closer than `ratio` times the nearest at
+                another place
     mutual      and is the nearest neighbour in both directions
     threshold   of the model's inliers, in pixels
     model       "homography" for one plane, "fundamental" for a scene, "essential" for a scene and
@@ -148,6 +73,9 @@ def match(
     camera0, camera1  (3, 3) camera matrices, or focal lengths in pixels with the axis in the middle
                 of the image; by default what the EXIF data says, and for camera1 what camera0 is
     max_size    larger images are reduced to this longer side; results are in their own pixels
+    views       how many synthetic views of each image to search, for wide viewpoint changes: 1, 3,
+                5 or 11. "auto" begins with the image itself, and takes 3 and then 11 views while
+                there are fewer than ENOUGH (150) inliers
 
     >>> result = match(image0, image1)
     >>> result.success, result.H_0to1.round()[:2, 2]
@@ -157,50 +85,107 @@ def match(
         raise TypeError(f"detector must have a method detect, got {type(detector).__name__}")
     if isinstance(descriptor, str) and descriptor == "kd" and detector is not None:
         descriptor = KDDescriptor(detector=detector)  # which knows the windows of its keypoints
-    feature = as_feature(descriptor)
     for name, number in (("max_keypoints", max_keypoints), ("max_size", max_size)):
         if number is not None:
             as_int(number, name)
+    feature = _limited(as_feature(descriptor), max_keypoints)
+    counts = _counts(views, feature)
     check_model(model, cameras=True)  # of which `_cameras` knows more
     ratio, threshold = as_ratio(ratio), as_positive(threshold, "threshold")
     sources = as_source(image0, "image0"), as_source(image1, "image1")
     K0, K1 = _cameras(sources, (camera0, camera1), model)
-    (keypoints0, d0), (keypoints1, d1) = (
-        _extract(feature, detector, source.pixels, max_keypoints, max_size) for source in sources
-    )
-    with _timed("match"):
-        candidates, all_ratios = match_descriptors(d0, d1, mutual=mutual)
-        matches, ratios = candidates[all_ratios <= ratio], all_ratios[all_ratios <= ratio]
-    with _timed("geometry"):
-        points0, points1 = (
-            _points(keypoints)[rows]
-            for keypoints, rows in zip((keypoints0, keypoints1), matches.T, strict=True)
-        )
-        views = estimate(points0, points1, model, threshold=threshold, K0=K0, K1=K1)
+    limit = MAX_KEYPOINTS if max_keypoints is None else max_keypoints
+    best = None
+    for count in counts:
+        looking = _with_views(feature, count)
+        extracted = [_extract(looking, detector, s.pixels, limit, max_size) for s in sources]
+        found = _search(extracted, (ratio, mutual, threshold), model, (K0, K1))
+        if best is None or found.two_views.inliers.sum() > best.two_views.inliers.sum():
+            best, used = found, count
+        if best.two_views.inliers.sum() >= ENOUGH:
+            break
+    assert best is not None  # counts has one number or more
+    two_views = best.two_views
     pixels = sources[0].pixels, sources[1].pixels
     return MatchResult(
-        keypoints0,
-        keypoints1,
-        matches,
-        ratios,
-        views.inliers,
-        views.matrix if views.model == "homography" else None,
-        success=views.success,
-        candidates=(candidates, all_ratios),
-        model=views.model,
-        F_0to1=_fundamental(views, K0, K1),
-        E_0to1=views.matrix if views.model == "essential" else None,
-        R_0to1=views.R_0to1,
-        t_0to1=views.t_0to1,
-        failure="" if views.success else _failure(pixels, (keypoints0, keypoints1), views),
+        *best.keypoints,
+        best.matches,
+        best.ratios,
+        two_views.inliers,
+        two_views.matrix if two_views.model == "homography" else None,
+        success=two_views.success,
+        candidates=best.candidates,
+        model=two_views.model,
+        F_0to1=_fundamental(two_views, K0, K1),
+        E_0to1=two_views.matrix if two_views.model == "essential" else None,
+        R_0to1=two_views.R_0to1,
+        t_0to1=two_views.t_0to1,
+        failure="" if two_views.success else _failure(pixels, best.keypoints, two_views),
         images=pixels,
+        views=used,
     )
+
+
+class Found(NamedTuple):
+    """Keypoints of both images, their matches and the model that fits them."""
+
+    keypoints: tuple[KeyPoints, KeyPoints]
+    candidates: Matches
+    matches: NDArray[np.int64]
+    ratios: NDArray[np.float32]
+    two_views: TwoViews
+
+
+def _search(
+    extracted: Sequence[tuple[KeyPoints, Any]],
+    tests: tuple[float, bool, float],
+    model: str,
+    cameras: tuple[Any, Any],
+) -> Found:
+    """Match descriptors and estimate a model; tests: ratio, mutual, threshold."""
+    (keypoints0, d0), (keypoints1, d1) = extracted
+    ratio, mutual, threshold = tests
+    points0, points1 = positions(keypoints0), positions(keypoints1)
+    with _timed("match"):
+        candidates, all_ratios = match_descriptors(
+            d0, d1, mutual=mutual, points0=points0, points1=points1
+        )
+        matches, ratios = candidates[all_ratios <= ratio], all_ratios[all_ratios <= ratio]
+    with _timed("geometry"):
+        K0, K1 = cameras
+        two_views = estimate(
+            points0[matches[:, 0]], points1[matches[:, 1]], model,
+            threshold=threshold, K0=K0, K1=K1,
+        )  # fmt: skip
+    return Found((keypoints0, keypoints1), (candidates, all_ratios), matches, ratios, two_views)
+
+
+def _counts(views: int | str, feature: Feature) -> tuple[int, ...]:
+    """The numbers of views to search, one after the other while there are too few inliers."""
+    ours = isinstance(feature, KDDescriptor) and feature.detector is None
+    if views != "auto" and views not in VIEWS:
+        raise ValueError(f"views must be 'auto' or one of {list(VIEWS)}, got {views!r}")
+    if not ours:
+        if views not in ("auto", 1):
+            raise ValueError(f"views={views} needs the detector of KDDescriptor itself")
+        return (1,)
+    if views != "auto":
+        return (int(views),)
+    own = feature.settings.views  # type: ignore[attr-defined]
+    return AUTO if own == 1 else (own,)
+
+
+def _with_views(feature: Feature, count: int) -> Feature:
+    """The descriptor, searching so many views."""
+    if isinstance(feature, KDDescriptor) and feature.settings.views != count:
+        return feature.with_settings(views=count)
+    return feature
 
 
 def _fundamental(views: TwoViews, K0: Any, K1: Any) -> NDArray[np.float64] | None:
     """F_0to1 of a scene, whichever way it was found."""
     if views.model == "essential" and views.matrix is not None:
-        return np.linalg.inv(K1).T @ views.matrix @ np.linalg.inv(K0)
+        return fundamental_of(views.matrix, K0, K1)
     return views.matrix if views.model == "fundamental" else None
 
 
@@ -242,17 +227,9 @@ def _failure(
     if matches < needed:
         return f"{matches} matches, at least {needed} are needed (a larger ratio?)"
     if views.matrix is None:
-        return f"the {matches} matches have nothing in common"
+        return f"no model fits the {matches} matches"
     there = WORDS[views.model][0]
     return f"only {inliers} of {matches} matches are {there}, too few to be sure"
-
-
-def named_failure(result: MatchResult, names: tuple[str, str]) -> str:
-    """`result.failure` with the names of the photographs in place of "image 0" and "image 1"."""
-    why = result.failure
-    for k, name in enumerate(names):
-        why = why.replace(f"image {k} ", f"{name} ")
-    return why
 
 
 def _poor(gray: NDArray[Any]) -> str:
@@ -271,34 +248,51 @@ def _poor(gray: NDArray[Any]) -> str:
 
 
 def _extract(
-    feature: Feature,
-    detector: Detector | None,
-    image: Any,
-    max_keypoints: int | None,
-    max_size: int | None,
+    feature: Feature, detector: Detector | None, image: Any, limit: int, max_size: int | None
 ) -> tuple[KeyPoints, Any]:
-    """Keypoints and rows of an image, reduced to max_size; keypoints in its own pixels."""
-    if max_size is not None:
-        shape = np.shape(image)
-        if max(shape[:2], default=0) > max_size and min(shape[:2]) > 0:
-            small = reduced(to_8bit(as_gray(image)), max_size)
-            of_small, rows = _extract(feature, detector, small, max_keypoints, None)
-            return enlarged(of_small, shape[1] / small.shape[1], shape[0] / small.shape[0]), rows
-    if detector is None and max_keypoints is None:
+    """Keypoints, at most `limit`, and descriptors of an image, in its own pixels."""
+    gray = as_gray(image)
+    if max_size is not None and max(gray.shape) > max_size:
+        small = reduced(gray, max_size)
+        of_small, descriptors = _extract(feature, detector, small, limit, None)
+        zoom = gray.shape[1] / small.shape[1], gray.shape[0] / small.shape[0]
+        return enlarged(of_small, *zoom), descriptors
+    if detector is None:
         with _timed("describe"):
-            keypoints, rows = feature.detectAndCompute(image, None)
-        return tuple(keypoints), rows
-    if isinstance(feature, KDDescriptor) and max_keypoints is not None:
-        # More may be there than cv2.SIFT's threshold lets through.
-        feature = feature.with_settings(nfeatures=min(max_keypoints, MAX_FEATURES))
-    finder = feature if detector is None else detector
+            keypoints, descriptors = feature.detectAndCompute(_taken_by(feature, image), None)
+            kept = _strongest(keypoints, limit)
+        return tuple(keypoints[k] for k in kept), None if descriptors is None else descriptors[kept]
     with _timed("detect"):
-        keypoints = finder.detect(image, None)
-        if max_keypoints is not None:
-            keypoints = strongest(keypoints, max_keypoints)
+        found = strongest(detector.detect(_taken_by(detector, image), None), limit)
     with _timed("describe"):
-        keypoints, rows = feature.compute(image, keypoints)
-    return tuple(keypoints), rows
+        keypoints, descriptors = feature.compute(_taken_by(feature, image), found)
+    return tuple(keypoints), descriptors
+
+
+def _strongest(keypoints: Sequence[cv2.KeyPoint], limit: int) -> NDArray[np.int64]:
+    """Indices of the keypoints of the largest response, at most `limit`, in their order."""
+    responses = np.array([keypoint.response for keypoint in keypoints])
+    return np.sort(np.argsort(-responses, kind="stable")[:limit])
+
+
+def _taken_by(feature: Any, image: Any) -> Any:
+    """The image as it is for ours; in 8 bits for others, which take no more."""
+    if isinstance(feature, KDDescriptor | DoG) or np.asarray(image).dtype == np.uint8:
+        return image
+    return to_8bit(as_gray(image))
+
+
+def _limited(feature: Feature, max_keypoints: int | None) -> Feature:
+    """The descriptor with at most max_keypoints; None: `MAX_KEYPOINTS` that are strong enough."""
+    if not isinstance(feature, KDDescriptor) or feature.detector is not None:
+        return feature
+    own = feature.getNFeatures()
+    if max_keypoints is None:
+        contrast = feature.detection.contrastThreshold
+        if not own:  # a number would let weaker ones through
+            contrast = feature.detection.contrast
+        return feature.with_settings(nfeatures=own or MAX_KEYPOINTS, contrastThreshold=contrast)
+    return feature.with_settings(nfeatures=min(own or max_keypoints, max_keypoints, MAX_FEATURES))
 
 
 def enlarged(keypoints: KeyPoints, x: float, y: float) -> KeyPoints:
@@ -339,9 +333,3 @@ def _timed(step: str) -> Iterator[None]:
     seconds = _seconds.get()
     if seconds is not None:
         seconds[step] += time.perf_counter() - start
-
-
-def _points(keypoints: KeyPoints) -> NDArray[np.float64]:
-    if not keypoints:
-        return np.zeros((0, 2))
-    return cv2.KeyPoint.convert(keypoints).astype(np.float64)

@@ -7,12 +7,14 @@ With x0 and x1 = (x, y, 1) of a match in image 0 and image 1, and K0, K1 the mat
     essential    (K1^-1 x1)^T E K0^-1 x0 = 0      the same with known cameras: E = [t]x R,
                                                   where X1 = R X0 + t are the points in space
 
-Homography and fundamental matrix are estimated by MAGSAC. `auto` tries a plane and a scene, and
-takes the plane unless enough of what agrees with the scene lies clearly off it.
+Each is searched by random samples and then refined by robust least squares (`refine`); inliers are
+those of the refined model. OpenCV's MAGSAC searches homographies and fundamental matrices, PoseLib
+poses and again fundamental matrices; without PoseLib, OpenCV's USAC searches poses. `auto` tries a
+plane and a scene, and takes the plane unless enough inliers of the scene lie clearly off it.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal, get_args
 
 import cv2
@@ -24,8 +26,15 @@ from kd_cv.matching.geometry import (
     as_points,
     cross_matrix,
     epipolar_errors,
-    pose_errors,
+    in_front,
     reprojection_errors,
+)
+from kd_cv.matching.refine import (
+    Pose,
+    refine_fundamental,
+    refine_homography,
+    refine_pose,
+    unit,
 )
 
 Model = Literal["homography", "fundamental", "essential"]
@@ -44,10 +53,16 @@ WORDS = {
 OFF_PLANE = 0.02
 #: More than this, and a share of all, is more than chance gives (Brown and Lowe, 2007).
 MANY, BELIEVED = 8, 0.3
-#: In pixels: threshold of the samples of five points, and the noise of a good match. And how often
-#: they are sampled: many samples are nearly degenerate, and what one search misses another finds.
-POSE_SAMPLES, POSE_NOISE, SEARCHES = 1.0, 0.3, 5
+#: In pixels: the scale of the Cauchy loss of each model.
+SCALES = {"homography": 1.5, "fundamental": 0.3, "essential": 0.3}
+#: Rounds of a refinement: each refines on the inliers of the last.
+ROUNDS = 2
+#: In pixels: threshold of the search for a fundamental matrix or pose, at most.
+SCENE_THRESHOLD = 1.0
+#: Searches of OpenCV for a pose: many samples of five points are nearly degenerate.
+SEARCHES = 5
 ITERATIONS, CONFIDENCE = 10_000, 0.9999
+SINGULAR = 1e12  # condition number of a homography that maps the plane to a line
 
 Float64 = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -139,24 +154,39 @@ def is_plane(errors: Float64, scene: TwoViews, threshold: float) -> bool:
 def find_homography(
     points0: Float64, points1: Float64, threshold: float = 3.0
 ) -> tuple[Float64 | None, Mask]:
-    """H_0to1 by MAGSAC and its inliers (M,); None and no inliers if it finds nothing."""
+    """H_0to1 and its inliers (M,); None and no inliers if there is none."""
     if len(points0) < NEEDED["homography"]:
         return _nothing(points0)
-    return _by_opencv(
+    H, inliers = _by_opencv(
         cv2.findHomography, points0, points1, cv2.USAC_MAGSAC, threshold,
         maxIters=ITERATIONS, confidence=CONFIDENCE,
     )  # fmt: skip
+    if H is None:
+        return _nothing(points0)
+    for _ in range(ROUNDS):
+        inliers = reprojection_errors(points0, points1, H) <= threshold
+        if inliers.sum() <= NEEDED["homography"] or np.linalg.cond(H) > SINGULAR:
+            return H, inliers
+        H = refine_homography(H, points0[inliers], points1[inliers], SCALES["homography"])
+    H = H / H[2, 2] if H[2, 2] != 0 else H
+    return H, reprojection_errors(points0, points1, H) <= threshold
 
 
 def find_fundamental(
     points0: Float64, points1: Float64, threshold: float = 3.0
 ) -> tuple[Float64 | None, Mask]:
-    """F_0to1 by MAGSAC and its inliers (M,); None and no inliers if it finds nothing."""
+    """F_0to1, of unit norm, and its inliers (M,); None and no inliers if there is none."""
     if len(points0) < NEEDED["fundamental"]:
         return _nothing(points0)
-    return _by_opencv(
-        cv2.findFundamentalMat, points0, points1, cv2.USAC_MAGSAC, threshold, CONFIDENCE, ITERATIONS
-    )
+    F = _search_fundamental(points0, points1, min(threshold, SCENE_THRESHOLD))
+    if F is None:
+        return _nothing(points0)
+    for _ in range(ROUNDS):
+        inliers = epipolar_errors(points0, points1, F) <= threshold
+        if inliers.sum() < NEEDED["fundamental"]:
+            return F, inliers
+        F = refine_fundamental(F, points0[inliers], points1[inliers], SCALES["fundamental"])
+    return F, epipolar_errors(points0, points1, F) <= threshold
 
 
 def find_pose(
@@ -164,67 +194,110 @@ def find_pose(
 ) -> TwoViews:
     """E_0to1 = [t]x R, its inliers (M,) and the pose, of matches seen by cameras K0 and K1.
 
-    Of several searches, each with the matches in another order, the pose with the least squared
-    errors, cut off at those of an outlier, is only a beginning: R and t are those of the least
-    Sampson errors in pixels, with Cauchy's loss. Points behind a camera count as outliers in both.
+    Matches whose point lies behind a camera are outliers.
     """
     K0, K1 = as_camera(K0, "K0"), as_camera(K1, "K1")
     rays0, rays1 = rays(points0, K0), rays(points1, K1)
-    focal = float(np.mean([K0[0, 0], K0[1, 1], K1[0, 0], K1[1, 1]]))
-    best, pose = np.inf, None
-    for R_and_t in _searched(rays0, rays1, min(threshold, POSE_SAMPLES) / focal):
-        errors = focal * pose_errors(rays0, rays1, *R_and_t)
-        cost = float((np.minimum(errors, POSE_SAMPLES) ** 2).sum())
-        if cost < best:
-            best, pose = cost, R_and_t
+    pose = None
+    if len(points0) >= NEEDED["essential"]:
+        focal = float(np.mean([K0[0, 0], K0[1, 1], K1[0, 0], K1[1, 1]]))
+        search = _search_opencv if _poselib() is None else _search_poselib
+        pose = search(rays0, rays1, focal, min(threshold, SCENE_THRESHOLD))
     if pose is None:
         return TwoViews("essential", *_nothing(points0))
-    near = focal * pose_errors(rays0, rays1, *pose) <= threshold
-    R, t = _refined(*pose, rays0[near], rays1[near], POSE_NOISE / focal)
-    E_0to1 = cross_matrix(t) @ R
-    inliers = epipolar_errors(rays0, rays1, E_0to1) * focal <= threshold
-    return TwoViews("essential", E_0to1, inliers, R, t)
+
+    def agree(pose: Pose) -> Mask:
+        F = fundamental_of(cross_matrix(pose[1]) @ pose[0], K0, K1)
+        errors = epipolar_errors(points0, points1, F)
+        return (errors <= threshold) & in_front(rays0, rays1, *pose)
+
+    for _ in range(ROUNDS):
+        inliers = agree(pose)
+        if inliers.sum() <= NEEDED["essential"]:
+            break
+        pose = refine_pose(pose, points0[inliers], points1[inliers], (K0, K1), SCALES["essential"])
+    return TwoViews("essential", cross_matrix(pose[1]) @ pose[0], agree(pose), *pose)
 
 
-def _searched(
-    rays0: Float64, rays1: Float64, threshold: float
-) -> Iterator[tuple[Float64, Float64]]:
-    """R and t of each search that finds something."""
-    if len(rays0) < NEEDED["essential"]:
-        return
+def fundamental_of(E_0to1: Float64, K0: Float64, K1: Float64) -> Float64:
+    """F_0to1 = K1^-T E K0^-1, of unit norm."""
+    return unit(np.linalg.inv(K1).T @ E_0to1 @ np.linalg.inv(K0))
+
+
+@lru_cache(maxsize=1)
+def _poselib() -> Any:
+    """PoseLib, or None if it is not installed."""
+    try:
+        import poselib
+    except ImportError:
+        return None
+    return poselib
+
+
+def _search_fundamental(points0: Float64, points1: Float64, threshold: float) -> Float64 | None:
+    """F_0to1 of unit norm: the better of MAGSAC's, which bears more outliers, and PoseLib's."""
+    F, _ = _by_opencv(
+        cv2.findFundamentalMat, points0, points1, cv2.USAC_MAGSAC, threshold, CONFIDENCE, ITERATIONS
+    )
+    found: list[Any] = [F]
+    if _poselib() is not None:
+        options = {**_options(threshold), "max_iterations": 1000}
+        found.append(_poselib().estimate_fundamental(points0, points1, options, {})[0])
+    found = [unit(F) for F in found if F is not None and np.isfinite(F).all() and F.any()]
+    return min(
+        found,
+        key=lambda F: _truncated(epipolar_errors(points0, points1, F), threshold),
+        default=None,
+    )
+
+
+def _truncated(errors: Float64, threshold: float) -> float:
+    """Sum of squared errors, those of outliers cut off at the threshold."""
+    return float((np.minimum(errors, threshold) ** 2).sum())
+
+
+def _search_poselib(rays0: Float64, rays1: Float64, focal: float, threshold: float) -> Pose | None:
+    """The pose of rays (M, 2) by PoseLib; threshold in pixels of this focal length."""
+    camera = {"model": "SIMPLE_PINHOLE", "width": 1, "height": 1, "params": [focal, 0, 0]}
+    pose, found = _poselib().estimate_relative_pose(
+        focal * rays0, focal * rays1, camera, camera, _options(threshold), {}
+    )
+    if not found["num_inliers"] or not np.isfinite(pose.Rt).all() or not np.any(pose.t):
+        return None
+    return np.array(pose.R), unit(np.array(pose.t))
+
+
+def _options(threshold: float) -> dict[str, float]:
+    """Of PoseLib's searches for epipolar geometry."""
+    return {
+        "max_epipolar_error": threshold,
+        "min_iterations": 200,
+        "max_iterations": ITERATIONS,
+        "success_prob": CONFIDENCE,
+    }
+
+
+def _search_opencv(rays0: Float64, rays1: Float64, focal: float, threshold: float) -> Pose | None:
+    """The same by OpenCV: of several searches, the pose with the least truncated squared errors."""
+    best, pose = np.inf, None
     rng = np.random.default_rng(0)
     for _ in range(SEARCHES):
         order = rng.permutation(len(rays0))
         x0, x1 = rays0[order], rays1[order]
         # Graph cuts find what MAGSAC misses here.
-        E_0to1, inliers = _by_opencv(
-            cv2.findEssentialMat, x0, x1, np.eye(3), cv2.USAC_ACCURATE, CONFIDENCE, threshold,
-            ITERATIONS,
+        E, inliers = _by_opencv(
+            cv2.findEssentialMat, x0, x1, np.eye(3), cv2.USAC_ACCURATE, CONFIDENCE,
+            threshold / focal, ITERATIONS,
         )  # fmt: skip
-        if E_0to1 is not None and inliers.any():
-            _, R, t, _ = cv2.recoverPose(E_0to1, x0[inliers], x1[inliers])
-            yield R, t.ravel()
-
-
-def _refined(
-    R: Float64, t: Float64, rays0: Float64, rays1: Float64, noise: float
-) -> tuple[Float64, Float64]:
-    """The pose near R, t with the least robust Sampson errors, `noise` being that of a good ray."""
-    across = np.linalg.svd(t[None])[2][1:]  # (2, 3): a unit vector has two ways to go
-
-    def pose(step: Float64) -> tuple[Float64, Float64]:
-        moved = t + step[3:] @ across
-        return cv2.Rodrigues(step[:3])[0] @ R, moved / np.linalg.norm(moved)
-
-    def errors(step: Float64) -> Float64:
-        R_moved, t_moved = pose(step)
-        return epipolar_errors(rays0, rays1, cross_matrix(t_moved) @ R_moved) / noise
-
-    if len(rays0) <= NEEDED["essential"]:
-        return R, t
-    from scipy.optimize import least_squares  # 0.3 s that `import kd_cv` need not pay
-
-    return pose(least_squares(errors, np.zeros(5), loss="cauchy", max_nfev=30).x)
+        if E is None or not inliers.any():
+            continue
+        _, R, t, _ = cv2.recoverPose(E, x0[inliers], x1[inliers])
+        errors = focal * epipolar_errors(rays0, rays1, cross_matrix(t.ravel()) @ R)
+        errors[~in_front(rays0, rays1, R, t.ravel())] = np.inf
+        cost = _truncated(errors, threshold)
+        if cost < best:
+            best, pose = cost, (R, t.ravel())
+    return pose
 
 
 def believable(inliers: int, matches: int) -> bool:

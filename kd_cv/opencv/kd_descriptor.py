@@ -157,6 +157,11 @@ class KDDescriptor(SIFTLike):
         return self._extractor.detection
 
     @property
+    def detector(self) -> Detector | None:
+        """The detector that was given; None if KDDescriptor detects by itself."""
+        return self._detector
+
+    @property
     def spec(self) -> Spec:
         """Which raw descriptor this is."""
         return self.settings.spec

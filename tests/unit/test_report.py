@@ -19,7 +19,8 @@ from kd_cv.gray import as_gray
 from kd_cv.io.builtin import example_pair
 from kd_cv.keypoints import to_keypoints
 from kd_cv.matching.metrics import homography_corner_error
-from kd_cv.matching.pipeline import MatchResult, match
+from kd_cv.matching.pipeline import match
+from kd_cv.matching.result import MatchResult
 from kd_cv.viz.palette import DIVERGING, rgb
 
 NAMES = ('<img src=x onerror="alert(1)">.png', "b & '@@DATA@@'.png")

@@ -44,16 +44,15 @@ def brute_force(d0, d1, ratio, mutual):
     n1=st.integers(0, 12),
     ratio=st.sampled_from([1.0, 0.9, 0.7]),
     mutual=st.booleans(),
-    chunk=st.integers(1, 5),
     scale=st.sampled_from([1.0, 512.0]),
     seed=st.integers(0, 999),
 )
-def test_matches_equal_brute_force(n0, n1, ratio, mutual, chunk, scale, seed):
+def test_matches_equal_brute_force(n0, n1, ratio, mutual, scale, seed):
     rng = np.random.default_rng(seed)
     d0, d1 = (scale * rng.normal(size=(n, 6)).astype(np.float32) for n in (n0, n1))
     d0[rng.random(n0) < 0.2] = 0
     d1[rng.random(n1) < 0.2] = 0
-    matches, ratios = match_descriptors(d0, d1, ratio=ratio, mutual=mutual, chunk=chunk)
+    matches, ratios = match_descriptors(d0, d1, ratio=ratio, mutual=mutual)
     expected, expected_ratios = brute_force(d0, d1, ratio, mutual)
     assert matches.shape == (len(expected), 2) and matches.dtype == np.int64
     assert [tuple(m) for m in matches.tolist()] == expected
@@ -252,7 +251,7 @@ def test_options_of_match(pair):
     assert len(strict.matches) < len(few.matches) < len(loose.matches)
     assert strict.ratios.max() <= 0.6
     one_way = kd_cv.match(*pair, detector=detector, ratio=1.0, mutual=False)
-    assert len(one_way.matches) == len(one_way.keypoints0) > len(loose.matches)
+    assert len(one_way.keypoints0) >= len(one_way.matches) > len(loose.matches)
     wide = kd_cv.match(*pair, detector=detector, threshold=10.0)
     assert wide.inliers.sum() >= few.inliers.sum()
 
@@ -373,4 +372,4 @@ def test_matches_that_have_nothing_in_common(camera, monkeypatch):
     nothing = TwoViews("homography", None, np.zeros(20, bool))
     monkeypatch.setattr(pipeline, "estimate", lambda *_, **__: nothing)
     result = kd_cv.match(camera, camera, max_keypoints=50)
-    assert result.failure == "the 20 matches have nothing in common"
+    assert result.failure == "no model fits the 20 matches"

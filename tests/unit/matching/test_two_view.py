@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from kd_cv.matching.geometry import cross_matrix, epipolar_errors, pose_errors, reprojection_errors
+from kd_cv.matching import two_view
+from kd_cv.matching.geometry import cross_matrix, epipolar_errors, in_front, reprojection_errors
 from kd_cv.matching.two_view import (
     MODELS,
     as_camera,
@@ -69,29 +70,37 @@ def test_the_sampson_error_is_the_distance_to_the_nearest_match_that_fits():
         assert errors[k] == pytest.approx(np.sqrt(nearest.fun), rel=2e-3, abs=1e-5)
 
 
-def test_errors_of_a_pose_are_infinite_behind_a_camera():
+def test_points_behind_a_camera_are_told_apart():
     rng = np.random.default_rng(0)
     X = rng.uniform([-2, -2, -9], [2, 2, 9], (400, 3))
     there = X @ R_0to1.T + T_0TO1
     rays0, rays1 = X[:, :2] / X[:, 2:], there[:, :2] / there[:, 2:]
     rays1 += rng.normal(0, 1e-6, rays1.shape)
-    errors = pose_errors(rays0, rays1, R_0to1, T_0TO1)
     before = (X[:, 2] > 0) & (there[:, 2] > 0)
     assert 100 < before.sum() < 300
-    expected = epipolar_errors(rays0, rays1, cross_matrix(T_0TO1) @ R_0to1)
-    np.testing.assert_array_equal(errors, np.where(before, expected, np.inf))
+    np.testing.assert_array_equal(in_front(rays0, rays1, R_0to1, T_0TO1), before)
 
 
-def test_of_two_poses_that_as_many_matches_fit_the_one_with_points_before_it_is_taken(monkeypatch):
-    points0, points1 = views(scene, wrong=0)
-    E_0to1 = cross_matrix(T_0TO1) @ R_0to1
-    R_a, R_b, t = cv2.decomposeEssentialMat(E_0to1)
-    poses = [(R, sign * t.ravel()) for R in (R_a, R_b) for sign in (1, -1)]  # all four have one E
-    monkeypatch.setattr("kd_cv.matching.two_view._searched", lambda *_: iter(poses))
+@pytest.fixture(params=["poselib", "opencv"])
+def search(request, monkeypatch):
+    """With PoseLib, and as if it were not installed."""
+    if request.param == "opencv":
+        monkeypatch.setattr(two_view, "_poselib", lambda: None)
+    else:
+        pytest.importorskip("poselib")
+
+
+@pytest.mark.usefixtures("search")
+def test_points_behind_a_camera_are_outliers_of_a_pose():
+    points0, points1 = views(scene, wrong=0, noise=0.1)
+    rng = np.random.default_rng(1)
+    behind = np.column_stack([rng.uniform(-2, 2, (60, 2)), rng.uniform(-9, -4, 60)])
+    points0[:60], points1[:60] = seen(behind, K0), seen(behind, K1, R_0to1, T_0TO1)
     found = find_pose(points0, points1, K0, K1)
-    assert angle(found.t_0to1, T_0TO1) < 0.5 and angle(found.R_0to1[0], R_0to1[0]) < 0.2
+    assert not found.inliers[:60].any() and found.inliers[60:].all()
 
 
+@pytest.mark.usefixtures("search")
 def test_a_pose_is_found_and_agrees_with_the_fundamental_matrix():
     points0, points1 = views(scene)
     found = find_pose(points0, points1, K0, K1)
@@ -107,9 +116,11 @@ def test_a_pose_is_found_and_agrees_with_the_fundamental_matrix():
     in_pixels = np.linalg.inv(K1).T @ found.matrix @ np.linalg.inv(K0)
     F_0to1, inliers = find_fundamental(points0, points1)
     assert (epipolar_errors(points0, points1, in_pixels)[60:] < 2).all()
-    assert (epipolar_errors(points0, points1, F_0to1)[inliers] < 3.1).all()
+    np.testing.assert_array_equal(epipolar_errors(points0, points1, F_0to1) <= 3, inliers)
+    assert np.linalg.norm(F_0to1) == pytest.approx(1) and inliers[60:].mean() > 0.98
 
 
+@pytest.mark.usefixtures("search")
 def test_a_pose_is_found_in_front_of_a_plane_too():
     found = find_pose(*views(plane), K0, K1)
     assert found.success and angle(found.t_0to1, T_0TO1) < 2
@@ -169,6 +180,7 @@ def test_nothing_is_found_in_random_matches_or_too_few(model):
 
 
 def test_a_pose_that_no_match_agrees_with_is_none(monkeypatch):
+    monkeypatch.setattr(two_view, "_poselib", lambda: None)
     none = np.zeros((20, 1), np.uint8)
     monkeypatch.setattr(cv2, "findEssentialMat", lambda *args: (np.eye(3), none))
     points0, points1 = np.random.default_rng(0).uniform(0, 700, (2, 20, 2))
@@ -179,6 +191,7 @@ def test_a_pose_that_no_match_agrees_with_is_none(monkeypatch):
 @pytest.mark.parametrize("model", MODELS)
 def test_nothing_is_found_where_opencv_fails(model, monkeypatch):
     # findFundamentalMat does for some points of which many are in one place.
+    monkeypatch.setattr(two_view, "_poselib", lambda: None)
     for name in ("findHomography", "findFundamentalMat", "findEssentialMat"):
 
         def fails(*args, **options):

@@ -1,0 +1,123 @@
+"""The result of `match`: one type, which a failure fills too."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from kd_cv.io.files import PathLike, replacing
+from kd_cv.matching.geometry import epipolar_errors, reprojection_errors
+from kd_cv.matching.neighbours import Matches, no_matches
+from kd_cv.matching.two_view import WORDS, Model
+from kd_cv.pictures.matches import draw_result
+from kd_cv.types import Array32, Image, KeyPoints
+
+
+@dataclass(frozen=True)
+class MatchResult:
+    """What was found between image 0 and image 1.
+
+    matches  (M, 2) rows of keypoints0 and keypoints1
+    ratios   (M,) distance of the nearest neighbour over that of the nearest at another place:
+             small is certain
+    inliers  (M,) bool, matches that agree with the model
+    H_0to1   (3, 3) homography from image 0 to image 1; None if there is none, or another model
+    success  whether there are enough inliers to believe the model
+    candidates  (K, 2) and (K,): matches and ratios before the test of the ratio
+    model    "homography" (one plane), "fundamental" (a scene) or "essential" (seen by known
+             cameras); of "auto", the one that was taken
+    F_0to1   (3, 3) of these two, of unit norm: x1^T F x0 = 0
+    E_0to1   (3, 3) of "essential": K1^T F K0
+    R_0to1, t_0to1  (3, 3) and (3,) of unit length, of "essential": X1 = R X0 + t
+    failure  why there is no success, in one sentence; empty if there is
+    images   the two images, as they were matched and drawn
+    views    how many synthetic views of each image were searched
+    """
+
+    keypoints0: KeyPoints
+    keypoints1: KeyPoints
+    matches: NDArray[np.int64]
+    ratios: Array32
+    inliers: NDArray[np.bool_]
+    H_0to1: NDArray[np.float64] | None
+    success: bool
+    candidates: Matches = field(default_factory=no_matches)
+    model: Model = "homography"
+    F_0to1: NDArray[np.float64] | None = None
+    E_0to1: NDArray[np.float64] | None = None
+    R_0to1: NDArray[np.float64] | None = None
+    t_0to1: NDArray[np.float64] | None = None
+    failure: str = ""
+    images: tuple[Image | None, Image | None] = field(default=(None, None), compare=False)
+    views: int = 1
+
+    def __repr__(self) -> str:
+        return (
+            f"MatchResult({len(self.keypoints0)} and {len(self.keypoints1)} keypoints, "
+            f"{len(self.matches)} matches, {int(self.inliers.sum())} inliers "
+            f"{WORDS[self.model][0]}, success={bool(self.success)})"
+        )
+
+    @property
+    def points0(self) -> NDArray[np.float64]:
+        """(M, 2) positions of the matches in image 0."""
+        return positions(self.keypoints0)[self.matches[:, 0]]
+
+    @property
+    def points1(self) -> NDArray[np.float64]:
+        """(M, 2) positions of the matches in image 1."""
+        return positions(self.keypoints1)[self.matches[:, 1]]
+
+    @property
+    def matrix(self) -> NDArray[np.float64] | None:
+        """H_0to1, F_0to1 or E_0to1, whichever the model has."""
+        return {
+            "homography": self.H_0to1, "fundamental": self.F_0to1, "essential": self.E_0to1
+        }[self.model]  # fmt: skip
+
+    def errors(
+        self, points0: NDArray[np.float64], points1: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """How far other matches (N, 2) and (N, 2) are from the model, in pixels: (N,)."""
+        if self.matrix is None:
+            return np.full(len(points0), np.inf)
+        if self.H_0to1 is not None:
+            return reprojection_errors(points0, points1, self.H_0to1)
+        return epipolar_errors(points0, points1, self.F_0to1)  # type: ignore[arg-type]
+
+    def save(self, path: PathLike) -> None:
+        """Write points0, points1, ratios and inliers: .npz, or .txt with one match a line."""
+        p0, p1, ratios, inliers = self.points0, self.points1, self.ratios, self.inliers
+        with replacing(path) as temporary, open(temporary, "wb") as file:
+            if Path(path).suffix == ".npz":
+                np.savez(file, points0=p0, points1=p1, ratios=ratios, inliers=inliers)
+            else:
+                table = np.column_stack([p0, p1, ratios, inliers])
+                header = "x0 y0 x1 y1 ratio inlier"
+                np.savetxt(file, table, "%.9g %.9g %.9g %.9g %.6g %d", header=header)
+
+    def draw(self, path: PathLike | None = None) -> NDArray[np.uint8]:
+        """The picture of the matches (H, W, 3) BGR, and written to a file if one is given."""
+        return draw_result(self, path)
+
+    def dmatches(self) -> list[cv2.DMatch]:
+        """For cv2.drawMatches; the distance of each is its ratio."""
+        pairs = zip(self.matches.tolist(), self.ratios.tolist(), strict=True)
+        return [cv2.DMatch(i, j, ratio) for (i, j), ratio in pairs]
+
+
+def named_failure(result: MatchResult, names: tuple[str, str]) -> str:
+    """`result.failure` with the name of the photograph in place of "image 0" or "image 1"."""
+    for k, name in enumerate(names):
+        if result.failure.startswith(f"image {k} "):
+            return name + result.failure.removeprefix(f"image {k}")
+    return result.failure
+
+
+def positions(keypoints: KeyPoints) -> NDArray[np.float64]:
+    """Positions (N, 2) of keypoints."""
+    if not keypoints:
+        return np.zeros((0, 2))
+    return cv2.KeyPoint.convert(keypoints).astype(np.float64)
