@@ -22,6 +22,7 @@ from scipy.fft import idct
 from kd_cv.collection import reading
 from kd_cv.collection.names import MAX_LIST_BYTES
 from kd_cv.collection.reconstruction import load_pycolmap
+from kd_cv.collection.store import Features
 from kd_cv.descriptor.frames import radians, sigma_from_size, to_corner
 from kd_cv.io.files import PathLike, read_text, replacing
 from kd_cv.matching.neighbours import RATIO, match_descriptors
@@ -241,11 +242,14 @@ def _write_matches(
         ids = {image.name: image.image_id for image in target.read_all_images()}
 
         @lru_cache(maxsize=64)
-        def rows(name: str) -> NDArray[np.float32]:
-            return stored[name].descriptors
+        def of(name: str) -> Features:
+            return stored[name]
 
         for a, b in pairs:
-            matches, _ = match_descriptors(rows(a), rows(b), ratio=ratio)
+            matches, _ = match_descriptors(
+                of(a).descriptors, of(b).descriptors,
+                ratio=ratio, points0=of(a).frames[:, :2], points1=of(b).frames[:, :2],
+            )  # fmt: skip
             target.write_matches(ids[a], ids[b], matches.astype(np.uint32))
 
 

@@ -11,7 +11,6 @@ from kd_cv.io.files import PathLike, replacing
 from kd_cv.matching.geometry import epipolar_errors, reprojection_errors
 from kd_cv.matching.neighbours import Matches, no_matches
 from kd_cv.matching.two_view import WORDS, Model
-from kd_cv.pictures.matches import draw_result
 from kd_cv.types import Array32, Image, KeyPoints
 
 
@@ -100,7 +99,9 @@ class MatchResult:
 
     def draw(self, path: PathLike | None = None) -> NDArray[np.uint8]:
         """The picture of the matches (H, W, 3) BGR, and written to a file if one is given."""
-        return draw_result(self, path)
+        from kd_cv.viz.matches import draw_result  # which needs Matplotlib
+
+        return draw_result(self, path, WORDS[self.model] if self.success else ("", ""))
 
     def dmatches(self) -> list[cv2.DMatch]:
         """For cv2.drawMatches; the distance of each is its ratio."""

@@ -11,7 +11,6 @@ matplotlib.use("Agg")
 from kd_cv.descriptor.spec import Spec  # noqa: E402
 from kd_cv.explain import explain_patches, patch_map  # noqa: E402
 from kd_cv.viz import (  # noqa: E402
-    curves,
     images,
     maps,
     palette,
@@ -156,21 +155,6 @@ def test_explanation_has_a_column_for_every_heat_map():
         "concat\n1.00",
     ]
     assert [ax.get_ylabel() for ax in axes[:, 0]] == ["A", "B"]
-
-
-def test_curves():
-    _, (ax0, ax1) = style.plt.subplots(1, 2)
-    rng = np.random.default_rng(0)
-    curves.plot_similarities(ax0, rng.uniform(0.5, 1, 500), rng.uniform(-0.2, 0.4, 500))
-    assert ax0.get_xlim()[0] < -0.15
-    assert ax0.get_legend_handles_labels()[1] == ["non-matching", "matching"]
-    lam = 5.0 * 0.9 ** np.arange(60)
-    curves.plot_eigenvalues(ax1, lam, t=0.5, beta_index=10)
-    w, wua, wus = (line.get_ydata() for line in ax1.lines[:3])
-    np.testing.assert_allclose(w, lam / 5)
-    np.testing.assert_allclose(wua, (lam / 5) ** 0.5)
-    beta = lam[9] / 5
-    np.testing.assert_allclose(wus, (1 - beta) * lam / 5 + beta)
 
 
 def test_a_panorama_does_not_make_a_giant_figure():
