@@ -9,8 +9,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from kd_cv.cli.options import Json, Magnification
-from kd_cv.cli.outputs import check_output
+from kd_cv.cli.options import Json, Magnification, check_output
 from kd_cv.cli.tables import plain_warnings, print_table, telling
 from kd_cv.descriptor.frames import MAGNIFICATION
 from kd_cv.fit.held_out import TEST_VIEWS, held_out_precision

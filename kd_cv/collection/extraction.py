@@ -121,8 +121,10 @@ class Extraction:
         keypoints, descriptors = self.feature.detectAndCompute(to_8bit(gray), None)
         return self.arrays(keypoints, descriptors)
 
-    def arrays(self, keypoints: Sequence[cv2.KeyPoint], descriptors: Any) -> tuple[Any, Any, Any]:
-        """The strongest of OpenCV's keypoints and their descriptors, or None, as `extract` has."""
+    def arrays(
+        self, keypoints: Sequence[cv2.KeyPoint], descriptors: NDArray[Any] | None
+    ) -> tuple[Frames, NDArray[Any], NDArray[Any]]:
+        """What `extract` returns, of the strongest of OpenCV's keypoints."""
         if descriptors is None:
             return np.zeros((0, 4)), np.zeros(0), np.zeros((0, self.dim), np.float32)
         responses = np.array([keypoint.response for keypoint in keypoints])

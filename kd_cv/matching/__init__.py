@@ -1,1 +1,3 @@
 """Match two images: nearest neighbours, two-view geometry, one call."""
+
+__all__: list[str] = []

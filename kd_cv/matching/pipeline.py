@@ -37,8 +37,9 @@ from kd_cv.views import VIEWS
 
 STEPS = ("detect", "describe", "match", "geometry")
 MAX_KEYPOINTS = 20_000  # of an image, by default: textures have hundreds of thousands
-#: Numbers of views that views="auto" searches, while there are fewer inliers than ENOUGH.
-AUTO, ENOUGH = (1, 3, 11), 150
+#: Numbers of views that views="auto" searches, while there are fewer inliers than ENOUGH, or than
+#: one for each FRACTION keypoints.
+AUTO, ENOUGH, FRACTION = (1, 3, 11), 150, 5
 
 
 def match(
@@ -102,7 +103,7 @@ def match(
         found = _search(extracted, (ratio, mutual, threshold), model, (K0, K1))
         if best is None or found.two_views.inliers.sum() > best.two_views.inliers.sum():
             best, used = found, count
-        if best.two_views.inliers.sum() >= ENOUGH:
+        if best.two_views.inliers.sum() >= min(ENOUGH, min(map(len, best.keypoints)) / FRACTION):
             break
     assert best is not None  # counts has one number or more
     two_views = best.two_views

@@ -1,1 +1,3 @@
-"""The descriptor and the detector with OpenCV's interface."""
+"""Detector and descriptor with OpenCV's interface."""
+
+__all__: list[str] = []

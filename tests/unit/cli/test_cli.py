@@ -431,7 +431,7 @@ def test_a_point_that_is_none(capsys):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--pairs", "some"], "'some' is not one of 'warp', 'sfm', 'none'"),
+        (["--pairs", "some"], "'some' is not one of 'warp', 'none'"),
     ],
 )
 def test_options_of_fit(tmp_path, capsys, options, message):

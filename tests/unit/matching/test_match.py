@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 import kd_cv
 from kd_cv import KDDescriptor, MatchResult
 from kd_cv.matching import pipeline
+from kd_cv.matching.metrics import homography_corner_error
 from kd_cv.matching.neighbours import match_descriptors
 from kd_cv.matching.pipeline import timing
 from kd_cv.matching.two_view import TwoViews, find_homography
@@ -293,6 +294,7 @@ def test_a_result_shows_itself_in_one_line(pair):
     assert names == {
         "keypoints0", "keypoints1", "matches", "ratios", "inliers", "H_0to1", "success",
         "candidates", "model", "F_0to1", "E_0to1", "R_0to1", "t_0to1", "failure", "images",
+        "views",
     }  # fmt: skip
 
 
@@ -373,3 +375,30 @@ def test_matches_that_have_nothing_in_common(camera, monkeypatch):
     monkeypatch.setattr(pipeline, "estimate", lambda *_, **__: nothing)
     result = kd_cv.match(camera, camera, max_keypoints=50)
     assert result.failure == "no model fits the 20 matches"
+
+
+@pytest.fixture(scope="module")
+def narrow(camera):
+    """A photograph, and the same seen from the side: compressed three times along x."""
+    M = np.float64([[1 / 3, 0, 0], [0, 1, 0]])
+    small = cv2.warpAffine(cv2.GaussianBlur(camera, (13, 1), 2.2), M, (171, 512))
+    return camera, small, np.vstack([M, [0, 0, 1]])
+
+
+def test_views_are_searched_where_there_are_too_few_inliers(pair, narrow):
+    assert kd_cv.match(*pair).views == 1
+    image, side, H = narrow
+    plain = kd_cv.match(image, side, views=1)
+    auto = kd_cv.match(image, side)
+    forced = kd_cv.match(image, side, views=3)
+    assert plain.views == 1 and auto.views > 1 and forced.views == 3
+    assert auto.inliers.sum() > plain.inliers.sum()
+    assert homography_corner_error(auto.H_0to1, H, image.shape) < 2
+
+
+def test_views_that_cannot_be_searched_are_refused(pair):
+    with pytest.raises(ValueError, match=r"views must be 'auto' or one of \[1, 3, 5, 11\], got 4"):
+        kd_cv.match(*pair, views=4)
+    with pytest.raises(ValueError, match="views=3 needs the detector of KDDescriptor itself"):
+        kd_cv.match(*pair, "sift", views=3)
+    assert kd_cv.match(*pair, KDDescriptor(500, views=3)).views == 3
