@@ -158,6 +158,7 @@ def summary(answer: Answer) -> dict[str, Any]:
         "inliers": int(result.inliers.sum()),
         "success": bool(result.success),
         "model": result.model,
+        "views": result.views,
         **matrices,
         "seconds": round(sum(answer.seconds.values()), 6),
         "steps": {step: round(answer.seconds[step], 6) for step in STEPS},

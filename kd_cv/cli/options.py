@@ -55,6 +55,7 @@ class Extracting:
     weights: Weights = None
     max_keypoints: MaxKeypoints = 8192
     max_size: MaxSize = 3200
+    views: Annotated[int, "Synthetic views of each image that kd searches: 1, 3, 5 or 11."] = 1
     root: Annotated[
         Path | None, "Folder that the names are relative to; by default that of the list."
     ] = None
@@ -72,20 +73,24 @@ class Extracting:
         """The Extraction that the options name."""
         from kd_cv.collection import Extraction
 
-        named = make_feature(self.descriptor, self.weights) if self.weights else self.descriptor
+        named: Any = self.descriptor
+        if self.weights or self.views != 1:
+            named = make_feature(self.descriptor, self.weights, self.views)
         return Extraction(named, self.max_keypoints, self.max_size, dtype)
 
 
-def make_feature(name: str, weights: str | None = None) -> Any:
+def make_feature(name: str, weights: str | None = None, views: int = 1) -> Any:
     """The descriptor of a name; `weights` replaces the matrices of "kd"."""
     from kd_cv.opencv.kd_descriptor import KDDescriptor
     from kd_cv.opencv.rootsift import as_feature
+    from kd_cv.whitening.registry import DEFAULT_WEIGHTS
 
-    if weights is None:
+    if weights is None and views == 1:
         return as_feature(name)
     if name != "kd":
-        raise ValueError(f"--weights is for the descriptor kd, not for {name}")
-    return KDDescriptor(weights=weights)
+        given = "--weights" if weights else "--views"
+        raise ValueError(f"{given} is for the descriptor kd, not for {name}")
+    return KDDescriptor(weights=weights or DEFAULT_WEIGHTS, views=views)
 
 
 def check_output(

@@ -22,6 +22,7 @@ from kd_cv.matching.neighbours import RATIO, as_ratio
 from kd_cv.matching.pipeline import match, timing
 from kd_cv.matching.result import MatchResult
 from kd_cv.opencv.dog import DoG
+from kd_cv.views import VIEWS
 
 #: OpenCV's detectors by name, as far as the installed OpenCV has them.
 FACTORIES = {
@@ -109,6 +110,11 @@ class Options:
     threshold: Annotated[
         float, "How far an inlier may be from where the model says, in pixels."
     ] = 3.0
+    views: Annotated[
+        str,
+        "Synthetic views of each photograph that kd searches: 1, 3, 5 or 11; auto takes more "
+        "where there are few inliers.",
+    ] = "auto"
     focal: Annotated[
         float | None, "Focal length of the camera in pixels; by default what EXIF says."
     ] = None
@@ -121,6 +127,15 @@ class Options:
         as_ratio(self.ratio, "--ratio")
         as_positive(self.threshold, "--threshold")
         as_int(self.max_keypoints, "--max-keypoints")
+        if self.views != "auto" and self.views not in map(str, VIEWS):
+            raise ValueError(
+                f"--views must be auto or one of {', '.join(map(str, VIEWS))}, got {self.views}"
+            )
+
+    @property
+    def views_searched(self) -> int | str:
+        """The argument `views` of `match`."""
+        return "auto" if self.views == "auto" else int(self.views)
 
 
 class Answer(NamedTuple):
@@ -140,6 +155,7 @@ def run(name: str, pair: Pair, options: Options) -> Answer:
     noise = np.random.default_rng(0).integers(0, 255, (64, 64), dtype=np.uint8)
     detector.detect(noise, None)
     feature.compute(noise, [cv2.KeyPoint(32, 32, 6, 0)])
+    own = name == "kd" and options.detector == "dog"  # detected and described in one pass
     camera0, camera1 = pair.cameras(options.focal)
     if options.model == "essential" and camera0 is None:
         raise ValueError(
@@ -147,9 +163,10 @@ def run(name: str, pair: Pair, options: Options) -> Answer:
         )
     with timing() as seconds:
         result = match(
-            as_gray(pair.image0), as_gray(pair.image1), feature, detector=detector,
+            as_gray(pair.image0), as_gray(pair.image1), feature,
+            detector=None if own else detector,
             max_keypoints=options.max_keypoints, ratio=options.ratio,
             threshold=options.threshold, model=options.model, camera0=camera0, camera1=camera1,
-            max_size=options.max_size,
+            max_size=options.max_size, views=options.views_searched if own else 1,
         )  # fmt: skip
     return Answer(name, feature, result, seconds)

@@ -102,7 +102,7 @@ def fit_statistics(
     kd      whose settings are used; its whitening is not
     client  of a Dask cluster, or None for this process
 
-    >>> whitening = fit_whitening(fit_statistics(scenes, client=client))  # doctest: +SKIP
+    >>> whitening = Whitening.fit(fit_statistics(scenes, client=client))  # doctest: +SKIP
     """
     from kd_cv.settings import Settings
     from kd_cv.whitening.statistics import Statistics
@@ -116,7 +116,7 @@ def fit_statistics(
 
 
 def _statistics_of(raw: Settings, scene: Scene) -> Statistics:
-    from kd_cv.fit.matrices import scene_statistics
+    from kd_cv.fit.scenes import scene_statistics
 
     return scene_statistics([scene], Extractor(raw).describe, raw.descriptor_size)
 

@@ -37,9 +37,10 @@ from kd_cv.views import VIEWS
 
 STEPS = ("detect", "describe", "match", "geometry")
 MAX_KEYPOINTS = 20_000  # of an image, by default: textures have hundreds of thousands
-#: Numbers of views that views="auto" searches, while there are fewer inliers than ENOUGH, or than
-#: one for each FRACTION keypoints.
-AUTO, ENOUGH, FRACTION = (1, 3, 11), 150, 5
+#: How many inliers are enough after so many views; with fewer, and fewer than a fifth of the
+#: keypoints, views="auto" searches the next number of views. Easy pairs lose accuracy with views.
+ENOUGH = {1: 300, 3: 60, 5: 0, 11: 0}
+AUTO = (1, 3, 11)
 
 
 def match(
@@ -75,8 +76,8 @@ def match(
                 of the image; by default what the EXIF data says, and for camera1 what camera0 is
     max_size    larger images are reduced to this longer side; results are in their own pixels
     views       how many synthetic views of each image to search, for wide viewpoint changes: 1, 3,
-                5 or 11. "auto" begins with the image itself, and takes 3 and then 11 views while
-                there are fewer than ENOUGH (150) inliers
+                5 or 11. "auto" searches the image itself, 3 views if there are fewer than 300
+                inliers, and 11 views if there are fewer than 60 then
 
     >>> result = match(image0, image1)
     >>> result.success, result.H_0to1.round()[:2, 2]
@@ -103,7 +104,7 @@ def match(
         found = _search(extracted, (ratio, mutual, threshold), model, (K0, K1))
         if best is None or found.two_views.inliers.sum() > best.two_views.inliers.sum():
             best, used = found, count
-        if best.two_views.inliers.sum() >= min(ENOUGH, min(map(len, best.keypoints)) / FRACTION):
+        if best.two_views.inliers.sum() >= min(ENOUGH[count], min(map(len, best.keypoints)) / 5):
             break
     assert best is not None  # counts has one number or more
     two_views = best.two_views

@@ -15,13 +15,13 @@ from pathlib import Path
 
 import pytest
 from collections_of_photographs import SMALL, photographs
-from kd_cv.fit.surface import _check_written
 from skimage import data
 
 from kd_cv import DoG, KDDescriptor, match
 from kd_cv.cli import main
 from kd_cv.collection import extract
 from kd_cv.collection.database import write_database, write_pairs
+from kd_cv.collection.reconstruction import _check_written
 from kd_cv.whitening import Statistics, save
 from kd_cv.whitening.registry import resolve
 
