@@ -180,8 +180,8 @@ def describe(
         np.empty(ROOM, np.uint32),
         corners,
         corners.view(np.float32),
-        np.zeros(SCRATCH, np.float32),
-        np.zeros(4 * TILE * QUARTER, np.float32),
+        np.empty(SCRATCH, np.float32),
+        np.empty(4 * TILE * QUARTER, np.float32),
     )
     V = np.zeros(blocks * D * LANES, np.float32)
     lanes, norm = np.empty(D * LANES, np.float32), np.empty(LANES, np.float32)
@@ -396,7 +396,7 @@ def spatial_sums(
                 if stages >= TO_PLANES:
                     total = _zero
                     beside, row_below = SMOOTH + W, SMOOTH + W + W + _1
-                    for p in range(samples):
+                    for p in range(samples - _4):
                         gx = scratch[beside + p] - scratch[beside + p + _2]
                         gy = scratch[SMOOTH + _1 + p] - scratch[row_below + p]
                         g2 = gx * gx + gy * gy

@@ -1,10 +1,11 @@
-"""`core` for the CPU, compiled by Numba: blurs, the scan for candidates, their fit and angles.
+"""`reference` for the CPU, compiled by Numba: blurs, the scan for candidates, their fit and angles.
 
 The scan reduces six neighbours of every pixel by comparisons that the compiler vectorises, and
 looks at the other 20 only where one of eight pixels passed. The fit runs down `LANES` candidates at
 once. Both give the same numbers whatever thread runs them, and whatever else the image holds.
 """
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -62,6 +63,7 @@ def _contractions() -> NDArray[np.uintp]:
 
 
 _polynomial, _contraction = _polynomials(), _contractions()
+_cube = np.mgrid[:3, :3, :3].reshape(3, 27).astype(np.uintp)
 
 
 def blurred(
@@ -84,14 +86,22 @@ def blurred(
     weights = np.zeros(1 + padding, np.float32)
     weights[: reach + 1] = taps[reach:]
     line = np.empty(width + 2 * padding, np.float32)
-    rows = np.pad(np.arange(height), padding, "reflect").astype(np.uintp) * np.uintp(width)
-    columns = np.pad(np.arange(width), padding, "reflect").astype(np.uintp) + np.uintp(padding)
     D = np.empty(0, np.float32) if difference is None else difference.reshape(-1)
     blur(
-        image.reshape(-1), rows, columns, np.arange(1 + 2 * padding, dtype=np.uintp),
+        image.reshape(-1), *_places(height, width, padding),
         weights * np.float32(gain), weights, np.uintp(top), line, out.reshape(-1),
         np.uintp(first), D,
     )  # fmt: skip
+
+
+@lru_cache(maxsize=64)
+def _places(height: int, width: int, padding: int) -> tuple[NDArray[np.uintp], ...]:
+    """Where the rows of an image and the pixels of a padded row begin, mirrored at its borders; and
+    0..2 * padding.
+    """
+    rows = np.pad(np.arange(height), padding, "reflect") * width
+    columns = np.pad(np.arange(width), padding, "reflect") + padding
+    return tuple(a.astype(np.uintp) for a in (rows, columns, np.arange(1 + 2 * padding)))
 
 
 def extrema(D: Array32, top: int, bottom: int, weakest: float, roundness: float) -> Array:
@@ -99,11 +109,10 @@ def extrema(D: Array32, top: int, bottom: int, weakest: float, roundness: float)
 
     sole: 1 if it lies in the cell of its candidate, so that no other candidate leads to it; else 0.
     """
-    (_, height, width), least = D.shape, np.float32(CANDIDATE * weakest)
+    width, least = D.shape[2], np.float32(CANDIDATE * weakest)
     flat, shape = D.reshape(-1), np.array(D.shape, np.uintp)
     hits = np.zeros(-(-width // 8) * 8, np.uint8)
-    layer, row, column = np.mgrid[:3, :3, :3].reshape(3, 27).astype(np.uintp)
-    around = (layer * np.uintp(height) + row) * np.uintp(width) + column
+    around = (_cube[0] * shape[1] + _cube[1]) * shape[2] + _cube[2]
     rows = np.uintp(top), np.uintp(max(top, bottom))
     room = max(64, (bottom - top) * width // 32)
     for _ in range(2):  # if there is too little room, once more
