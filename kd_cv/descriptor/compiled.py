@@ -72,6 +72,8 @@ class Plan:
                meet only k = 2 and 3, by parity; each of the eight groups is padded to threes
     first      (9,) where each of these eight begins in Phi
     once       (h,) 0 for the middle column of an odd patch, which has no mirror image; else 1
+    opposite   (h,) where the mirror image of a row of P + 4 begins. Computed in the loop, LLVM would
+               test the sign of its step and not run the vectorised code
     source     (D, 4) which of the 7 * F' sums a dimension adds up
     weight     (D, 4) and with what weight
     part_ends  (number of parts,)
@@ -83,6 +85,7 @@ class Plan:
     Phi: Array32
     first: NDArray[np.int64]
     once: Array32
+    opposite: NDArray[np.uintp]
     source: NDArray[np.uintp]
     weight: Array32
     part_ends: NDArray[np.int64]
@@ -136,6 +139,7 @@ def plan(spec: Spec) -> Plan:
         np.ascontiguousarray(rows, dtype=np.float32),
         np.array(first),
         once,
+        np.array([(P - 1 - i) * (P + 4) for i in range(h)], np.uintp),
         source,
         np.float32(weight),
         np.array([part.stop for part in spec.parts]),
@@ -190,7 +194,7 @@ def describe(
         sums = np.zeros(blocks * PLANES * F * LANES, np.float32)
         spatial_sums(
             *pairs, floats, pyramid.levels, at_scale, pyramid.gain, np.uintp(P), plan.grid,
-            plan.taps, plan.Phi.reshape(-1), plan.first, plan.once, *buffers, stages, sums,
+            plan.taps, plan.Phi.reshape(-1), plan.first, plan.once, plan.opposite, *buffers, stages, sums,
         )  # fmt: skip
         if stages >= TO_RECOMBINE:
             rows = np.uintp(PLANES * F), np.uintp(D)
@@ -241,7 +245,7 @@ def dots(X, x, dx, Y, y, dy, length, out, o, ox, oy):
 
 
 @jit
-def fold(scratch, plane, once, P, h, folded, to):
+def fold(scratch, plane, once, opposite, P, h, folded, to):
     """A plane in scratch, P rows of P + 4, into four parities of the quarter h x h.
 
     The four pixels that mirror each other, a, b to its right, c below a, d below b, give even-even,
@@ -250,7 +254,7 @@ def fold(scratch, plane, once, P, h, folded, to):
     """
     W, last = P + _4, P - _1
     for i in range(h):
-        above, under, low = plane + i * W, plane + (last - i) * W, once[i]
+        above, under, low = plane + i * W, plane + opposite[i], once[i]
         for j in range(h):
             mirrored, sole = last - j, once[j]
             a, b = scratch[above + j], scratch[above + mirrored] * sole
@@ -266,7 +270,7 @@ def fold(scratch, plane, once, P, h, folded, to):
 @jit
 def spatial_sums(
     bytes_, coarser_bytes, floats_, coarser_floats, floats, levels, steps, gain, P, grid, taps, Phi,
-    first, once, at, words, corners, pixels, scratch, folded, stages, sums,
+    first, once, opposite, at, words, corners, pixels, scratch, folded, stages, sums,
 ):  # fmt: skip
     """Steps 1 and 2: for each frame, the planes of its patch against the functions.
 
@@ -427,7 +431,7 @@ def spatial_sums(
             for k in range(_planes):
                 for m in range(stop - start):
                     plane = WEIGHT + (m * _planes + k) * ROOM
-                    fold(scratch, plane, once, P, h, folded, m * QUARTER)
+                    fold(scratch, plane, once, opposite, P, h, folded, m * QUARTER)
                 for group in range(4 if _meets_all[k] else 8):
                     parity = np.uintp(group) % _4 * ODD_X
                     for f in range(np.uintp(first[group]), np.uintp(first[group + 1]), _3):

@@ -1,4 +1,4 @@
-"""The compiled data path agrees with `reference`, and gives the same bits however the work is split."""
+"""The compiled data path agrees with `reference`, with the same bits however work is split."""
 
 import builtins
 import multiprocessing
@@ -137,8 +137,8 @@ def test_compiled_equals_reference_at_keypoints_of_photographs(
         max_size=20,
     ),
 )
-def test_compiled_equals_reference_at_any_frame(photographs, monkeypatch, P, name, corner, shape, scales,
-                                        frames):  # fmt: skip
+def test_compiled_equals_reference_at_any_frame(photographs, monkeypatch, P, name, corner, shape,
+                                                scales, frames):  # fmt: skip
     (top, left), (height, width) = corner, shape
     gray = of_type(photographs[name][top : top + height, left : left + width], "uint8")
     arguments = (gray, np.array(frames).reshape(-1, 4), Spec(P))
