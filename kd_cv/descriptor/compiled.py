@@ -11,8 +11,9 @@ multiplied with the spatial functions; nothing else is ever stored. Three things
 A descriptor is the same to the last bit whatever its neighbours, its block or its thread: every
 lane runs the same instructions, and a block is always computed whole.
 
-There are three kernels without functions below them, because Numba compiles such a function once
-alone and once more in each caller: a first call would take twice as long.
+Numba takes longer to compile a slice, a row of an array or a signed index than an unsigned index of
+a flat array. So arrays are flat, and indices, sizes and distances are `np.uintp`: with an int64
+they would become float64. Loop variables have names of their own, which saves Numba passes.
 """
 
 from dataclasses import dataclass
@@ -29,14 +30,19 @@ from kd_cv.jit import jit
 
 LANES = 16
 HIGH = (2, 3, 5, 6)  # the planes of k = 2 and 3
-# Constant distances between rows of scratch tell the compiler that they are apart. They are no
-# powers of 2, which would put all rows into the same lines of the cache.
-SAMPLES = MAX_PATCH_SIZE * (MAX_PATCH_SIZE + 4)
-QUARTER = (MAX_PATCH_SIZE // 2) ** 2 + 16
-ROOM = 256  # for a row of the projection: more than the dimensions of any
-STAGES = ("sample", "smooth", "gradients", "planes", "product", "recombine", "finish")
+TILE = 4  # keypoints whose planes are multiplied together
+# Constant distances between buffers tell the compiler that they are apart. They are no powers of 2,
+# which would put all buffers into the same lines of the cache.
+ROOM = np.uintp((MAX_PATCH_SIZE + 4) ** 2)
+QUARTER = np.uintp((MAX_PATCH_SIZE // 2) ** 2 + 16)
+# Where the buffers of `spatial_sums` begin.
+FX, FY, BEYOND, PATCH, MIDDLE, SMOOTH = ROOM * np.arange(6, dtype=np.uintp)
+WEIGHT, COS1, COS2, COS3, SIN1, SIN2, SIN3, NEXT = ROOM * np.arange(6, 14, dtype=np.uintp)
+SCRATCH = WEIGHT + TILE * (NEXT - WEIGHT)
+_, ODD_X, ODD_Y, ODD_XY = TILE * QUARTER * np.arange(4, dtype=np.uintp)
+STAGES = ("sample", "smooth", "planes", "product", "recombine", "finish")
 # How many stages run up to each of them.
-_, TO_SMOOTH, TO_GRADIENTS, TO_PLANES, TO_PRODUCT, TO_RECOMBINE, TO_FINISH = range(1, 8)
+_, TO_SMOOTH, TO_PLANES, TO_PRODUCT, TO_RECOMBINE, TO_FINISH = range(1, 7)
 
 _eps = np.float32(EPS)
 _no_gradient = np.float32(NO_GRADIENT)
@@ -44,19 +50,30 @@ _flat = np.float32(FLAT)
 _one = np.float32(1.0)
 _two = np.float32(2.0)
 _zero = np.float32(0.0)
+_fade = np.float32(FADE)
+_lanes, _tile, _planes = np.uintp(LANES), np.uintp(TILE), np.uintp(PLANES)
+_16 = np.uintp(16)
+_meets_all = ~np.isin(np.arange(PLANES), HIGH)  # planes of functions that meet all
+_none, _1, _2, _3, _4 = np.arange(5, dtype=np.uintp)
+
+_NO_BYTES, _NO_FLOATS = (
+    Pyramid.of(np.zeros((4, 4), dtype)).pairs for dtype in (np.uint8, np.float32)
+)
 
 
 @dataclass(frozen=True)
 class Plan:
     """Constants of one `Spec` in the layout of the kernels, float32.
 
-    grid       (2 * SAMPLES,) row and column of each of the samples of P rows of P + 4, two beside
-               the patch at both ends
+    grid       (3 * ROOM,) row and column of each of the samples, P rows of P + 4: the first and
+               the last column of the patch three times; then 1, or 0 for the repeated ones
     taps       (5,) smoothing
     Phi        (F', Q) folded functions: those that meet all planes, by parity; then those that
                meet only k = 2 and 3, by parity; each of the eight groups is padded to threes
     first      (9,) where each of these eight begins in Phi
     once       (h,) 0 for the middle column of an odd patch, which has no mirror image; else 1
+    opposite   (h,) where the mirror image of a row of P + 4 begins. Computed in the loop, LLVM would
+               test the sign of its step and not run the vectorised code
     source     (D, 4) which of the 7 * F' sums a dimension adds up
     weight     (D, 4) and with what weight
     part_ends  (number of parts,)
@@ -68,7 +85,8 @@ class Plan:
     Phi: Array32
     first: NDArray[np.int64]
     once: Array32
-    source: NDArray[np.int64]
+    opposite: NDArray[np.uintp]
+    source: NDArray[np.uintp]
     weight: Array32
     part_ends: NDArray[np.int64]
 
@@ -104,14 +122,16 @@ def plan(spec: Spec) -> Plan:
     once = np.ones(h, np.float32)
     once[P // 2 :] = 0
     D, F = spec.dim, len(rows)
-    source = np.zeros((D, 4), dtype=np.int64)
+    source = np.zeros((D, 4), dtype=np.uintp)
     weight = np.zeros((D, 4))
     d, k, f = np.nonzero(c.T.transpose(2, 0, 1))  # in the order of d
     i = np.arange(len(d)) - np.searchsorted(d, d)
     source[d, i] = k * F + position[f]
     weight[d, i] = c.T[k, f, d]
-    grid = np.zeros((2, SAMPLES))
-    grid[:, : P * (P + 4)] = np.mgrid[:P, -2 : P + 2].reshape(2, -1)
+    row, column = np.mgrid[:P, -2 : P + 2].reshape(2, -1)
+    nearest = np.clip(column, 0, P - 1)
+    grid = np.zeros((3, ROOM))
+    grid[:, : len(row)] = row, nearest, column == nearest
     return Plan(
         spec,
         np.float32(grid.ravel()),
@@ -119,6 +139,7 @@ def plan(spec: Spec) -> Plan:
         np.ascontiguousarray(rows, dtype=np.float32),
         np.array(first),
         once,
+        np.array([(P - 1 - i) * (P + 4) for i in range(h)], np.uintp),
         source,
         np.float32(weight),
         np.array([part.stop for part in spec.parts]),
@@ -126,14 +147,15 @@ def plan(spec: Spec) -> Plan:
 
 
 def padded(projection: Projection | None, spec: Spec) -> tuple[Array32, Array32, float]:
-    """A (D', d), A^T mu (d,) and power of a `Projection`; d = 0 without one.
+    """A^T (d', D'), A^T mu (d,) and power of a `Projection`; d' = d = 0 without one.
 
-    D' is the next multiple of 4 after D.
+    d' is the next multiple of 3, D' that of 8.
     """
-    A = np.zeros((-(-spec.dim // 4) * 4, projection.dim if projection else 0), np.float32)
+    D, dim = spec.dim, projection.dim if projection else 0
+    A = np.zeros((-(-dim // 3) * 3, -(-D // 8) * 8), np.float32)
     if not projection:
-        return A, A[0], 1.0
-    A[: spec.dim] = projection.A
+        return A, np.zeros(0, np.float32), 1.0
+    A[:dim, :D] = projection.A.T
     shift = np.float64(projection.mu) @ np.float64(projection.A)
     return A, shift.astype(np.float32), projection.power
 
@@ -152,330 +174,336 @@ def describe(
     fewer `stages` the work ends after those, for the benchmark to time them.
     """
     P, (A, shift, power) = plan.spec.patch_size, whitening
-    F, blocks = len(plan.Phi), -(-len(out) // LANES)
-    finest, coarser = pyramid.pairs
-    samples = P * (P + 4)
-    corners = np.zeros((2, samples), finest.dtype)
+    F, (padded_dim, D), blocks = len(plan.Phi), A.shape, -(-len(out) // LANES)
+    floats = pyramid.finest.dtype == np.float32
+    # One compiled function for images of both types: those of the other one are empty.
+    pairs = (*_NO_BYTES, *pyramid.pairs) if floats else (*pyramid.pairs, *_NO_FLOATS)
+    corners = np.empty(2 * ROOM, np.uint64)
     buffers = (
-        np.empty(samples, np.uint32),
-        np.empty(2 * SAMPLES, np.float32),
+        np.empty(ROOM, np.uint32),
+        np.empty(ROOM, np.uint32),
         corners,
-        corners.view(pyramid.finest.dtype),
-        np.empty(samples + 4 * (P + 4), np.float32),
-        np.empty(samples, np.float32),
-        np.zeros(samples + 2 * (P + 4), np.float32),
-        np.empty(2 * SAMPLES, np.float32),
-        np.empty(PLANES * SAMPLES, np.float32),
-        np.empty(4 * PLANES * QUARTER, np.float32),
+        corners.view(np.float32),
+        np.empty(SCRATCH, np.float32),
+        np.empty(4 * TILE * QUARTER, np.float32),
     )
-    V = np.zeros((blocks, len(A), LANES), np.float32)
-    lanes, norm = np.empty((len(A), LANES), np.float32), np.empty(LANES, np.float32)
+    V = np.zeros(blocks * D * LANES, np.float32)
+    lanes, norm = np.empty(D * LANES, np.float32), np.empty(LANES, np.float32)
     for scale in range(steps.shape[1]):
-        sums = np.zeros((blocks, PLANES * F, LANES), np.float32)
+        at_scale = np.ascontiguousarray(steps[:, scale])
+        sums = np.zeros(blocks * PLANES * F * LANES, np.float32)
         spatial_sums(
-            finest, coarser, pyramid.levels, steps, scale, pyramid.gain,
-            P, plan.grid, plan.taps, plan.Phi, plan.first, plan.once, *buffers, stages, sums,
+            *pairs, floats, pyramid.levels, at_scale, pyramid.gain, np.uintp(P), plan.grid,
+            plan.taps, plan.Phi.reshape(-1), plan.first, plan.once, plan.opposite, *buffers, stages, sums,
         )  # fmt: skip
         if stages >= TO_RECOMBINE:
-            recombine(sums, plan.source, plan.weight, plan.part_ends, lanes, norm, V)
+            rows = np.uintp(PLANES * F), np.uintp(D)
+            recombine(sums, *rows, plan.source, plan.weight, plan.part_ends, lanes, norm, V)
     if stages >= TO_FINISH:
-        finish(V, A, shift, norm, np.empty(LANES * ROOM, np.float32), out)
+        Y = np.empty(LANES * max(1, padded_dim), np.float32)
+        sizes = np.uintp(D), np.uintp(padded_dim), np.uintp(out.shape[1])
+        finish(V, A.reshape(-1), *sizes, shift, lanes, norm, Y, out.reshape(-1))
         if power != 1.0:
             out[:] = raised(out, power)
 
 
 @jit
+def dots(X, x, dx, Y, y, dy, length, out, o, ox, oy):
+    """Scalar products of 4 rows of X with 3 of Y.
+
+    The rows begin at x and y and are dx and dy apart, the sums go to o, ox and oy apart. They and
+    what they share, three loads and a product, fill the 16 registers of AVX2.
+    """
+    a0 = a1 = a2 = b0 = b1 = b2 = c0 = c1 = c2 = d0 = d1 = d2 = _zero
+    x1 = x + dx
+    x2 = x1 + dx
+    x3 = x2 + dx
+    y1 = y + dy
+    y2 = y1 + dy
+    for q in range(length):
+        a, b, c, d = X[x + q], X[x1 + q], X[x2 + q], X[x3 + q]
+        u, v, w = Y[y + q], Y[y1 + q], Y[y2 + q]
+        a0 += a * u
+        a1 += a * v
+        a2 += a * w
+        b0 += b * u
+        b1 += b * v
+        b2 += b * w
+        c0 += c * u
+        c1 += c * v
+        c2 += c * w
+        d0 += d * u
+        d1 += d * v
+        d2 += d * w
+    out[o], out[o + oy], out[o + oy + oy] = a0, a1, a2
+    o1 = o + ox
+    out[o1], out[o1 + oy], out[o1 + oy + oy] = b0, b1, b2
+    o2 = o1 + ox
+    out[o2], out[o2 + oy], out[o2 + oy + oy] = c0, c1, c2
+    o3 = o2 + ox
+    out[o3], out[o3 + oy], out[o3 + oy + oy] = d0, d1, d2
+
+
+@jit
+def fold(scratch, plane, once, opposite, P, h, folded, to):
+    """A plane in scratch, P rows of P + 4, into four parities of the quarter h x h.
+
+    The four pixels that mirror each other, a, b to its right, c below a, d below b, give even-even,
+    odd in x, odd in y, odd in both. A middle row or column has no mirror image; its pixels count
+    once in every parity, where the odd functions vanish but for the exact centre.
+    """
+    W, last = P + _4, P - _1
+    for i in range(h):
+        above, under, low = plane + i * W, plane + opposite[i], once[i]
+        for j in range(h):
+            mirrored, sole = last - j, once[j]
+            a, b = scratch[above + j], scratch[above + mirrored] * sole
+            c, d = scratch[under + j] * low, scratch[under + mirrored] * sole * low
+            even, odd, even_under, odd_under = a + b, a - b, c + d, c - d
+            folded[to + j] = even + even_under
+            folded[to + j + ODD_X] = odd + odd_under
+            folded[to + j + ODD_Y] = even - even_under
+            folded[to + j + ODD_XY] = odd - odd_under
+        to += h
+
+
+@jit
 def spatial_sums(
-    finest, coarser, levels, steps, scale, gain, P, grid, taps, Phi, first, once,
-    at, fraction, corners, pixels, patch, middle, smooth, gradient, pixel_planes, planes, stages,
-    sums,
+    bytes_, coarser_bytes, floats_, coarser_floats, floats, levels, steps, gain, P, grid, taps, Phi,
+    first, once, opposite, at, words, corners, pixels, scratch, folded, stages, sums,
 ):  # fmt: skip
     """Steps 1 and 2: for each frame, the planes of its patch against the functions.
 
-    finest and coarser are the `pairs` of a `Pyramid`, levels and gain those of the pyramid itself;
-    steps (N, scales, 5). Frame n goes to sums[n // LANES, k * F + f, n % LANES], if it can be
-    described and has texture.
+    The first four are the `pairs` of a `Pyramid`, of uint8 and, if `floats`, float32, levels and
+    gain those of the pyramid itself; steps (N, 5). Frame n goes to sums (blocks, 7 * F', LANES) at
+    [n // LANES, k * F' + f, n % LANES], if it can be described and has texture.
 
-    Scratch, in rows of P + 4 with two columns beside the patch at both ends: at, fraction (2 *
-    SAMPLES,) and corners (2, ...) of the samples, with pixels the same memory, patch with two rows
-    more at both ends, middle smoothed down its columns, smooth with one row more at both ends. And
-    gradient (2 * SAMPLES,), pixel_planes (7 * SAMPLES,), planes (7 * 4 * QUARTER,). Loops run over
-    all rows at once, because to begin a loop costs as much as a short row.
+    Scratch: at (ROOM,) where the samples lie, words (ROOM,) their four pixels if they are bytes,
+    corners (2 * ROOM,) with pixels the same memory if they are floats. folded: by parity, plane
+    and frame. In scratch, rows of P + 4: fractions, distance from the image, the patch with two
+    rows more at both ends, smoothed down its columns, smoothed with one row more at both ends, 7
+    planes. Loops run over all rows at once, because to begin a loop costs as much as a short row.
     """
-    W = P + 4
+    W = P + _4
     samples = P * W
-    h = (P + 1) // 2
-    Q, F = h * h, Phi.shape[0]
-    centre = 0.5 * (P - 1)
-    for n in range(steps.shape[0]):
-        block, lane = n // LANES, n % LANES
-        level = int(steps[n, scale, 0])
-        if level < 0:
-            continue
+    h = (P + _1) // _2
+    Q, count = h * h, np.uintp(steps.shape[0])
+    F = np.uintp(Phi.shape[0]) // Q
+    inside, below, ends = PATCH + W + W, PATCH + W + W + samples - W, PATCH + W + W + samples
+    area = np.float32(P) * np.float32(P)
+    centre = 0.5 * (np.float64(P) - 1.0)
+    for start in range(_none, count, _tile):
+        stop = start + _tile if start + _tile < count else count
+        for n in range(start, stop):
+            textured, level = False, int(steps[n, 0])
+            shift = (n - start) * _planes * ROOM
+            if level >= 0:
+                # Bilinear samples; outside the image its border is repeated. Positions, loads and
+                # interpolation are separate loops: the loads cannot be vectorised.
+                height, width = levels[level, 1], levels[level, 2]
+                cx, cy, ax, ay = steps[n, 1], steps[n, 2], steps[n, 3], steps[n, 4]
+                reach = centre * (abs(ax) + abs(ay))
+                # Coordinates relative to a pixel of the image at or before the patch keep float32
+                # exact.
+                left = min(max(int(cx - reach), 0), width - 1)
+                top = min(max(int(cy - reach), 0), height - 1)
+                corner_x = np.float32(cx - centre * (ax - ay) - left)
+                corner_y = np.float32(cy - centre * (ax + ay) - top)
+                step_x, step_y = np.float32(ax), np.float32(ay)
+                columns, rows = width - 1 - left, height - 1 - top
+                right, bottom = np.float32(columns), np.float32(rows)
+                last_x, last_y = np.float32(max(columns - 1, 0)), np.float32(max(rows - 1, 0))
+                stride = np.int32(width)
+                origin = np.uintp(levels[level, 0] + top * width + left)
+                under = np.uintp(width if rows > 0 else 0)
+                outside = _zero
+                for t0 in range(samples):
+                    down, column = grid[t0], grid[t0 + ROOM]
+                    x = (corner_x - down * step_y) + column * step_x
+                    y = (corner_y + down * step_x) + column * step_y
+                    near_x, near_y = min(max(x, _zero), right), min(max(y, _zero), bottom)
+                    beyond = abs(x - near_x) + abs(y - near_y)
+                    outside += beyond
+                    xi, yi = np.int32(min(near_x, last_x)), np.int32(min(near_y, last_y))
+                    scratch[FX + t0] = near_x - np.float32(xi)
+                    scratch[FY + t0] = near_y - np.float32(yi)
+                    scratch[BEYOND + t0] = beyond
+                    at[t0] = np.uint32(yi * stride + xi)
+                if floats:
+                    image_f = floats_ if level == 0 else coarser_floats
+                    for t1 in range(samples):
+                        here_f = origin + np.uintp(at[t1])
+                        corners[t1] = image_f[here_f]
+                        corners[t1 + ROOM] = image_f[here_f + under]
+                    for t2 in range(samples):
+                        upper_f, lower_f = pixels[t2 + t2], pixels[t2 + t2 + ROOM + ROOM]
+                        upper_f += scratch[FX + t2] * (pixels[t2 + t2 + _1] - upper_f)
+                        lower_f += scratch[FX + t2] * (pixels[t2 + t2 + ROOM + ROOM + _1] - lower_f)
+                        scratch[inside + t2] = upper_f + scratch[FY + t2] * (lower_f - upper_f)
+                else:
+                    image = bytes_ if level == 0 else coarser_bytes
+                    for t3 in range(samples):
+                        here = origin + np.uintp(at[t3])
+                        words[t3] = image[here] | image[here + under] << _16
+                    for t4 in range(samples):
+                        word = np.int32(words[t4])
+                        upper, lower = (
+                            np.float32(np.int32(word & 255)),
+                            np.float32(np.int32(word >> 16 & 255)),
+                        )
+                        upper += scratch[FX + t4] * (np.float32(np.int32(word >> 8 & 255)) - upper)
+                        lower += scratch[FX + t4] * (np.float32(np.int32(word >> 24 & 255)) - lower)
+                        scratch[inside + t4] = upper + scratch[FY + t4] * (lower - upper)
+                # What was repeated beyond the image fades into the mean of the patch.
+                if outside > _zero:
+                    mean = _zero
+                    for t5 in range(samples):
+                        mean += scratch[inside + t5] * grid[t5 + ROOM + ROOM]
+                    mean /= area
+                    for t6 in range(samples):
+                        faded = min(scratch[BEYOND + t6] / _fade, _one)
+                        scratch[inside + t6] -= faded * (scratch[inside + t6] - mean)
 
-        # Bilinear samples; outside the image its border is repeated. Positions, loads and
-        # interpolation are separate loops, because only the loads cannot be vectorised.
-        image = finest if level == 0 else coarser
-        offset, height, width = levels[level, 0], levels[level, 1], levels[level, 2]
-        cx, cy = steps[n, scale, 1], steps[n, scale, 2]
-        ax, ay = steps[n, scale, 3], steps[n, scale, 4]
-        reach = centre * (abs(ax) + abs(ay))
-        # Coordinates relative to a pixel of the image at or before the patch keep float32 exact.
-        left = int(min(max(cx - reach, 0.0), width - 1.0))
-        top = int(min(max(cy - reach, 0.0), height - 1.0))
-        corner_x = np.float32(cx - centre * (ax - ay) - left)
-        corner_y = np.float32(cy - centre * (ax + ay) - top)
-        step_x, step_y = np.float32(ax), np.float32(ay)
-        right, bottom = np.float32(width - 1 - left), np.float32(height - 1 - top)
-        last_x, last_y = np.int32(max(width - 2 - left, 0)), np.int32(max(height - 2 - top, 0))
-        # Unsigned indices spare Numba its test for negative ones.
-        origin = np.uintp(offset + top * width + left)
-        below = np.uintp(width if height - 1 - top > 0 else 0)
-        for t in range(samples):
-            down, column = grid[t], grid[t + SAMPLES]
-            x = min(max((corner_x - down * step_y) + column * step_x, _zero), right)
-            y = min(max((corner_y + down * step_x) + column * step_y, _zero), bottom)
-            xi, yi = min(np.int32(x), last_x), min(np.int32(y), last_y)
-            fraction[t], fraction[t + SAMPLES] = x - np.float32(xi), y - np.float32(yi)
-            at[t] = np.uint32(yi * np.int32(width) + xi)
-        for i in range(P):
-            for t in range(np.uintp(i * W + 2), np.uintp(i * W + 2 + P)):
-                here = origin + np.uintp(at[t])
-                corners[0, t], corners[1, t] = image[here], image[here + below]
-        inside = patch[2 * W :]
-        for t in range(samples):
-            a, b = np.float32(pixels[0, 2 * t]), np.float32(pixels[0, 2 * t + 1])
-            c, d = np.float32(pixels[1, 2 * t]), np.float32(pixels[1, 2 * t + 1])
-            upper = a + fraction[t] * (b - a)
-            lower = c + fraction[t] * (d - c)
-            inside[t] = upper + fraction[t + SAMPLES] * (lower - upper)
-        # A window that leaves the image: what was repeated fades into the mean of the patch.
-        if (
-            cx - reach < 0.0
-            or cy - reach < 0.0
-            or cx + reach > width - 1.0
-            or cy + reach > height - 1.0
-        ):
-            mean = 0.0
-            for t in range(samples):
-                mean += inside[t]
-            mean /= P * P
-            for i in range(P):
-                row = inside[i * W + 2 : i * W + 2 + P]
-                for j in range(P):
-                    x = cx + ax * (j - centre) - ay * (i - centre)
-                    y = cy + ay * (j - centre) + ax * (i - centre)
-                    beyond = max(-x, x - (width - 1), 0.0) + max(-y, y - (height - 1), 0.0)
-                    if beyond > 0.0:
-                        kept = max(1.0 - beyond / FADE, 0.0)
-                        row[j] = mean + kept * (row[j] - mean)
-        if stages < TO_SMOOTH:
-            continue
+                # Separable smoothing with 5 taps, times the gain; all borders repeated.
+                if stages >= TO_SMOOTH:
+                    for t7 in range(W):
+                        first_row, last_row = scratch[inside + t7], scratch[below + t7]
+                        scratch[PATCH + t7] = scratch[PATCH + W + t7] = first_row
+                        scratch[ends + t7] = scratch[ends + W + t7] = last_row
+                    square = _zero
+                    tap0, tap1, tap2 = taps[2], taps[1], taps[0]
+                    up1, down1, down2 = PATCH + W, inside + W, inside + W + W
+                    for t8 in range(samples):
+                        pixel = scratch[inside + t8]
+                        square += pixel * pixel * grid[t8 + ROOM + ROOM]
+                        scratch[MIDDLE + t8] = (
+                            tap0 * pixel
+                            + tap1 * (scratch[up1 + t8] + scratch[down1 + t8])
+                            + tap2 * (scratch[PATCH + t8] + scratch[down2 + t8])
+                        )
+                    tap0, tap1, tap2 = tap0 * gain, tap1 * gain, tap2 * gain
+                    to = SMOOTH + W + _1
+                    for t9 in range(samples - _4):
+                        middle = MIDDLE + t9
+                        scratch[to + t9] = (
+                            tap0 * scratch[middle + _2]
+                            + tap1 * (scratch[middle + _1] + scratch[middle + _3])
+                            + tap2 * (scratch[middle] + scratch[middle + _4])
+                        )
+                    for i0 in range(SMOOTH + W, SMOOTH + W + samples, W):
+                        scratch[i0], scratch[i0 + P + _1] = scratch[i0 + _1], scratch[i0 + P]
+                    for j0 in range(SMOOTH, SMOOTH + W):
+                        scratch[j0] = scratch[j0 + W]
+                        scratch[j0 + samples + W] = scratch[j0 + samples]
 
-        # Separable smoothing with 5 taps, times the gain; all borders repeated.
-        for t in range(W):
-            patch[t] = patch[t + W] = inside[t]
-        ends = patch[samples + W :]
-        for t in range(W):
-            ends[t + W] = ends[t + 2 * W] = ends[t]
-        square = _zero
-        t0, t1, t2 = taps[2], taps[1], taps[0]
-        up2, up1, down1, down2 = patch, patch[W:], patch[3 * W :], patch[4 * W :]
-        for t in range(samples):
-            square += inside[t] * inside[t]
-            middle[t] = t0 * inside[t] + t1 * (up1[t] + down1[t]) + t2 * (up2[t] + down2[t])
-        for i in range(P):
-            row = middle[i * W : (i + 1) * W]
-            row[0] = row[1] = row[2]
-            row[P + 2] = row[P + 3] = row[P + 1]
-        t0, t1, t2 = t0 * gain, t1 * gain, t2 * gain
-        inside = smooth[W + 1 :]
-        for t in range(samples - 4):
-            inside[t] = (
-                t0 * middle[t + 2]
-                + t1 * (middle[t + 1] + middle[t + 3])
-                + t2 * (middle[t] + middle[t + 4])
-            )
-        for i in range(1, P + 1):
-            row = smooth[i * W : (i + 1) * W]
-            row[0], row[P + 1] = row[1], row[P]
-        here, ends = smooth[W:], smooth[samples:]
-        for t in range(W):
-            smooth[t], ends[t + W] = here[t], ends[t]
-        if stages < TO_GRADIENTS:
-            continue
+                # The seven planes: weight, weight cos k theta, weight sin k theta.
+                if stages >= TO_PLANES:
+                    total = _zero
+                    beside, row_below = SMOOTH + W, SMOOTH + W + W + _1
+                    for p in range(samples - _4):
+                        gx = scratch[beside + p] - scratch[beside + p + _2]
+                        gy = scratch[SMOOTH + _1 + p] - scratch[row_below + p]
+                        g2 = gx * gx + gy * gy
+                        total += g2 * grid[p + ROOM + ROOM + _2]
+                        some = g2 >= _no_gradient
+                        magnitude = np.sqrt(g2)
+                        inverse = _one / magnitude if some else _zero
+                        w = np.sqrt((magnitude if some else _zero) + _eps)
+                        c, s = gx * inverse if some else -_one, gy * inverse
+                        c2, s2 = c * c - s * s, _two * s * c
+                        to_plane = shift + p
+                        scratch[WEIGHT + to_plane] = w
+                        scratch[COS1 + to_plane] = w * c
+                        scratch[COS2 + to_plane] = w * c2
+                        scratch[COS3 + to_plane] = w * (c2 * c - s2 * s)
+                        scratch[SIN1 + to_plane] = w * s
+                        scratch[SIN2 + to_plane] = w * s2
+                        scratch[SIN3 + to_plane] = w * (s2 * c + c2 * s)
+                    textured = total > _flat * (square * gain * gain + area)
 
-        under = smooth[2 * W :]
-        for t in range(samples - 2):
-            gradient[t] = here[t] - here[t + 2]
-            gradient[t + SAMPLES] = smooth[t + 1] - under[t + 1]
-        if stages < TO_PLANES:
-            continue
+            if not textured and stages >= TO_PRODUCT:
+                for p1 in range(shift, shift + _planes * ROOM):
+                    scratch[WEIGHT + p1] = _zero
 
-        # The seven planes: weight, weight cos k theta, weight sin k theta. The columns beside the
-        # patch have no gradient.
-        for i in range(P):
-            for j in range(np.uintp(i * W + P), np.uintp(i * W + W)):
-                gradient[j] = gradient[j + SAMPLES] = _zero
-        total = _zero
-        for t in range(samples):
-            x, y = gradient[t], gradient[t + SAMPLES]
-            g2 = x * x + y * y
-            total += g2
-            some = g2 >= _no_gradient
-            m = np.sqrt(g2)
-            inverse = _one / m if some else _zero
-            w = np.sqrt((m if some else _zero) + _eps)
-            c, s = x * inverse if some else -_one, y * inverse
-            c2, s2 = c * c - s * s, _two * s * c
-            pixel_planes[t] = w
-            pixel_planes[t + SAMPLES] = w * c
-            pixel_planes[t + 2 * SAMPLES] = w * c2
-            pixel_planes[t + 3 * SAMPLES] = w * (c2 * c - s2 * s)
-            pixel_planes[t + 4 * SAMPLES] = w * s
-            pixel_planes[t + 5 * SAMPLES] = w * s2
-            pixel_planes[t + 6 * SAMPLES] = w * (s2 * c + c2 * s)
-        if stages < TO_PRODUCT or total <= _flat * (square * gain * gain + np.float32(P * P)):
-            continue
-
-        # The four pixels that mirror each other, a, b to its right, c below a, d below b, are
-        # folded into four parities: even-even, odd in x, odd in y, odd in both. A middle row or
-        # column has no mirror image; its pixels count once in every parity, where the odd functions
-        # vanish but for the exact centre.
-        for k in range(PLANES):
-            for i in range(h):
-                above = pixel_planes[k * SAMPLES + i * W :]
-                under = pixel_planes[k * SAMPLES + (P - 1 - i) * W :]
-                f, low = planes[4 * k * QUARTER + i * h :], once[i]
-                for j in range(h):
-                    mirrored = np.uintp(P - 1 - j)
-                    a, b = above[j], above[mirrored] * once[j]
-                    c, d = under[j] * low, under[mirrored] * once[j] * low
-                    f[j] = (a + b) + (c + d)
-                    f[j + QUARTER] = (a - b) + (c - d)
-                    f[j + 2 * QUARTER] = (a + b) - (c + d)
-                    f[j + 3 * QUARTER] = (a - b) - (c - d)
-
-        # Planes against functions. Three functions and four planes share their loads: with the 12
-        # sums they fill the 16 registers of AVX2.
-        for group in range(8):
-            parity = group % 4
-            p0, p1 = planes[parity * QUARTER :], planes[(4 + parity) * QUARTER :]
-            p2, p3 = planes[(8 + parity) * QUARTER :], planes[(12 + parity) * QUARTER :]
-            p4, p5 = planes[(16 + parity) * QUARTER :], planes[(20 + parity) * QUARTER :]
-            p6 = planes[(24 + parity) * QUARTER :]
-            for f in range(first[group], first[group + 1], 3):
-                u2 = u3 = u5 = u6 = v2 = v3 = v5 = v6 = w2 = w3 = w5 = w6 = _zero
-                for q in range(Q):
-                    u, v, w = Phi[f, q], Phi[f + 1, q], Phi[f + 2, q]
-                    u2 += p2[q] * u
-                    u3 += p3[q] * u
-                    u5 += p5[q] * u
-                    u6 += p6[q] * u
-                    v2 += p2[q] * v
-                    v3 += p3[q] * v
-                    v5 += p5[q] * v
-                    v6 += p6[q] * v
-                    w2 += p2[q] * w
-                    w3 += p3[q] * w
-                    w5 += p5[q] * w
-                    w6 += p6[q] * w
-                u0 = u1 = u4 = v0 = v1 = v4 = w0 = w1 = w4 = _zero
-                if group < 4:
-                    for q in range(Q):
-                        u, v, w = Phi[f, q], Phi[f + 1, q], Phi[f + 2, q]
-                        u0 += p0[q] * u
-                        u1 += p1[q] * u
-                        u4 += p4[q] * u
-                        v0 += p0[q] * v
-                        v1 += p1[q] * v
-                        v4 += p4[q] * v
-                        w0 += p0[q] * w
-                        w1 += p1[q] * w
-                        w4 += p4[q] * w
-                for k, (x, y, z) in enumerate(
-                    ((u0, v0, w0), (u1, v1, w1), (u2, v2, w2), (u3, v3, w3), (u4, v4, w4),
-                     (u5, v5, w5), (u6, v6, w6))
-                ):  # fmt: skip
-                    at_f = sums[block, k * F + f :]
-                    at_f[0, lane], at_f[1, lane], at_f[2, lane] = x, y, z
+        # Planes against functions.
+        if stages >= TO_PRODUCT:
+            to_lane = start // _lanes * _planes * F * _lanes + start % _lanes
+            for k in range(_planes):
+                for m in range(stop - start):
+                    plane = WEIGHT + (m * _planes + k) * ROOM
+                    fold(scratch, plane, once, opposite, P, h, folded, m * QUARTER)
+                for group in range(4 if _meets_all[k] else 8):
+                    parity = np.uintp(group) % _4 * ODD_X
+                    for f in range(np.uintp(first[group]), np.uintp(first[group + 1]), _3):
+                        to_sums = to_lane + (k * F + f) * _lanes
+                        dots(folded, parity, QUARTER, Phi, f * Q, Q, Q, sums, to_sums, _1, _lanes)
 
 
 @jit
-def recombine(sums, source, weight, part_ends, lanes, norm, V):
+def recombine(sums, count, D, source, weight, part_ends, lanes, norm, V):
     """Sparse recombination and unit norm of each part, down the lanes; adds to V.
 
-    sums (blocks, 7 * F', LANES), V (blocks, D', LANES). Scratch: lanes (D', LANES), norm (LANES,).
+    sums (blocks, count, LANES), V (blocks, D', LANES). Scratch: lanes (D', LANES), norm (LANES,).
     """
     # Not the constant: loops of so few steps would be unrolled before they are vectorised.
-    count = norm.shape[0]
-    for b in range(V.shape[0]):
-        begin = 0
+    width = np.uintp(norm.shape[0])
+    for b in range(np.uintp(V.shape[0]) // (D * width)):
+        begin, block = _none, b * count
         for part in range(part_ends.shape[0]):
-            for n in range(count):
-                norm[n] = _zero
-            for d in range(begin, part_ends[part]):
-                s0, s1 = sums[b, source[d, 0]], sums[b, source[d, 1]]
-                s2, s3 = sums[b, source[d, 2]], sums[b, source[d, 3]]
+            end = np.uintp(part_ends[part])
+            for n0 in range(width):
+                norm[n0] = _zero
+            for d in range(begin, end):
+                s0, s1 = (block + source[d, 0]) * width, (block + source[d, 1]) * width
+                s2, s3 = (block + source[d, 2]) * width, (block + source[d, 3]) * width
                 w0, w1, w2, w3 = weight[d, 0], weight[d, 1], weight[d, 2], weight[d, 3]
-                values = lanes[d]
-                for n in range(count):
-                    value = w0 * s0[n] + w1 * s1[n] + w2 * s2[n] + w3 * s3[n]
-                    values[n] = value
+                for n in range(width):
+                    value = w0 * sums[s0 + n] + w1 * sums[s1 + n]
+                    value += w2 * sums[s2 + n] + w3 * sums[s3 + n]
+                    lanes[d * width + n] = value
                     norm[n] += value * value
-            for n in range(count):
-                norm[n] = _one / np.sqrt(norm[n]) if norm[n] > _zero else _zero
-            for d in range(begin, part_ends[part]):
-                values, row = lanes[d], V[b, d]
-                for n in range(count):
-                    row[n] += values[n] * norm[n]
-            begin = part_ends[part]
+            for n1 in range(width):
+                norm[n1] = _one / np.sqrt(norm[n1]) if norm[n1] > _zero else _zero
+            for d1 in range(begin, end):
+                for n2 in range(width):
+                    V[(b * D + d1) * width + n2] += lanes[d1 * width + n2] * norm[n2]
+            begin = end
 
 
 @jit
-def finish(V, A, shift, norm, Y, out):
-    """Step 3: unit norm, then A^T (V - mu) and unit norm again, into out (N, d).
+def finish(V, A, D, padded_dim, dim, shift, rows, norm, Y, out):
+    """Step 3: unit norm, then A^T (V - mu) and unit norm again, into out (N, dim).
 
-    V (blocks, D', LANES), A (D', d), or (D', 0) for the raw vector; D' is a multiple of 4. Scratch:
-    norm (LANES,) and Y (LANES * ROOM,). Four rows of A and two of Y share their loads; with four of
-    Y their factors would not fit into 16 registers.
+    V (blocks, D, LANES), A (padded_dim, D), or (0, D) for the raw vector. Scratch: rows (LANES, D),
+    norm (LANES,) and Y (LANES, padded_dim).
     """
-    D, dim, lanes = V.shape[1], A.shape[1], norm.shape[0]
-    for block in range(V.shape[0]):
-        start, count = block * LANES, min(LANES, out.shape[0] - block * LANES)
-        for n in range(lanes):
-            norm[n] = _zero
-        for d in range(D):
-            row = V[block, d]
-            for n in range(lanes):
-                norm[n] += row[n] * row[n]
-        for n in range(lanes):
-            norm[n] = _one / np.sqrt(norm[n]) if norm[n] > _zero else _zero
-        if dim == 0:
-            for n in range(count):
-                for d in range(out.shape[1]):
-                    out[start + n, d] = V[block, d, n] * norm[n]
-            continue
-        for j in range(count * ROOM):
-            Y[j] = _zero
-        for d in range(0, D, 4):
-            a0, a1, a2, a3 = A[d], A[d + 1], A[d + 2], A[d + 3]
-            for n in range(0, count, 2):
-                v0, v1 = V[block, d, n:], V[block, d + 1, n:]
-                v2, v3 = V[block, d + 2, n:], V[block, d + 3, n:]
-                s0, s1, s2, s3 = v0[0], v1[0], v2[0], v3[0]
-                t0, t1, t2, t3 = v0[1], v1[1], v2[1], v3[1]
-                y = Y[n * ROOM :]
+    count = np.uintp(out.shape[0]) // dim
+    for start in range(_none, count, _lanes):
+        stop = start + _lanes if start + _lanes < count else count
+        for n in range(start, stop):
+            total, row = _zero, (n - start) * D
+            lane = start * D + n - start
+            for d in range(D):
+                value = V[lane + d * _lanes]
+                total += value * value
+                rows[row + d] = value
+            inverse = _one / np.sqrt(total) if total > _zero else _zero
+            norm[n - start] = inverse
+            if padded_dim == _none:
+                for d1 in range(dim):
+                    out[n * dim + d1] = rows[row + d1] * inverse
+        for column in range(_none, padded_dim, _3):
+            for n1 in range(_none, stop - start, _4):
+                to = n1 * padded_dim + column
+                dots(rows, n1 * D, D, A, column * D, D, D, Y, to, padded_dim, _1)
+        if padded_dim > _none:
+            for n2 in range(start, stop):
+                factor, square, y, to = norm[n2 - start], _zero, (n2 - start) * padded_dim, n2 * dim
                 for j in range(dim):
-                    a, b, c, e = a0[j], a1[j], a2[j], a3[j]
-                    y[j] += s0 * a + s1 * b + s2 * c + s3 * e
-                    y[j + ROOM] += t0 * a + t1 * b + t2 * c + t3 * e
-        for n in range(count):
-            y, row, inverse, total = Y[n * ROOM :], out[start + n], norm[n], _zero
-            for j in range(dim):
-                y[j] = y[j] * inverse - shift[j]
-                total += y[j] * y[j]
-            described = inverse > _zero and total > _zero
-            inverse = _one / np.sqrt(total) if described else _zero
-            for j in range(dim):
-                row[j] = y[j] * inverse
+                    centred = Y[y + j] * factor - shift[j]
+                    out[to + j] = centred
+                    square += centred * centred
+                described = factor > _zero and square > _zero
+                factor = _one / np.sqrt(square) if described else _zero
+                for j1 in range(dim):
+                    out[to + j1] *= factor

@@ -1,10 +1,11 @@
-"""`core` for the CPU, compiled by Numba: blurs, the scan for candidates, their fit and angles.
+"""`reference` for the CPU, compiled by Numba: blurs, the scan for candidates, their fit and angles.
 
 The scan reduces six neighbours of every pixel by comparisons that the compiler vectorises, and
 looks at the other 20 only where one of eight pixels passed. The fit runs down `LANES` candidates at
 once. Both give the same numbers whatever thread runs them, and whatever else the image holds.
 """
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -24,8 +25,6 @@ from kd_cv.jit import jit
 
 Array32 = NDArray[np.float32]
 
-_in_space = IN_SPACE.astype(np.float32)
-_in_scale = IN_SCALE.astype(np.float32)
 _candidate = np.float32(CANDIDATE)
 _farthest = np.float32(FARTHEST)
 _zero = np.float32(0.0)
@@ -33,7 +32,38 @@ _half = np.float32(0.5)
 _one = np.float32(1.0)
 _tenth = np.float32(0.1)
 _two = np.float32(2.0)
+_none, _1, _2, _3, _4, _5, _6, _7, _8, _9 = np.arange(10, dtype=np.uintp)
+_15, _37, _reach = np.array([15, 37, REACH], np.uintp)  # 37: the middle of a cube
 SIDE = 2 * REACH + 1
+# Rows of the scratch of `fit`, LANES each: 3 x 5 x 5 values of D; weights of 5 samples by axis and
+# derivative; D contracted in x, by derivative, layer and y; then in y, by pair of derivatives and 5
+# layers, two of them 0; then value, x, xx, y, xy, yy, l, xl, yl, ll; t and the last step.
+CUBES, WEIGHTS, LINES, PAIRS, JET, AT, STEP, FIT_ROWS = np.cumsum(
+    [0, 75, 45, 45, 30, 10, 3, 1], dtype=np.uintp
+)
+
+
+def _polynomials() -> Array32:
+    """Weight of each sample by axis and derivative, as coefficients of 1, t .. t^4: (225,)."""
+    in_scale = np.zeros_like(IN_SPACE)
+    in_scale[:, :3, :3] = IN_SCALE
+    return np.float32([IN_SPACE, IN_SPACE, in_scale]).swapaxes(2, 3).ravel()
+
+
+def _contractions() -> NDArray[np.uintp]:
+    """Sums of five products in `fit`: the first row of both factors and the row of the sum."""
+    x, y, layer = (int(WEIGHTS) + 15 * axis for axis in range(3))
+    jobs = [(5 * i, x + 5 * d, LINES + 15 * d + i) for d in range(3) for i in range(15)]
+    pairs = [(dx, dy) for dy in range(3) for dx in range(3 - dy)]
+    for k, (dx, dy) in enumerate(pairs):
+        jobs += [(LINES + 15 * dx + 5 * i, y + 5 * dy, PAIRS + 5 * k + i) for i in range(3)]
+    in_layer = [(k, 0) for k in range(6)] + [(0, 1), (1, 1), (3, 1), (0, 2)]
+    jobs += [(PAIRS + 5 * k, layer + 5 * d, JET + i) for i, (k, d) in enumerate(in_layer)]
+    return np.array(jobs, dtype=np.uintp).ravel() * LANES
+
+
+_polynomial, _contraction = _polynomials(), _contractions()
+_cube = np.mgrid[:3, :3, :3].reshape(3, 27).astype(np.uintp)
 
 
 def blurred(
@@ -49,15 +79,29 @@ def blurred(
 
     From row `top` on. What they differ by from the image goes to `difference`, from row `first` on.
     """
-    reach, width = len(taps) // 2, image.shape[1]
-    line = np.empty(width + 2 * reach, np.float32)
-    D = np.empty((0, width), np.float32) if difference is None else difference
-    blur(_writeable(image), taps[reach:], np.float32(gain), top, line, out, first, D)
+    # Compiled for float32 alone, and a read-only array would be another type to Numba.
+    image = np.require(image, np.float32, ["C", "W"])
+    reach, (height, width) = len(taps) // 2, image.shape
+    padding = -(-reach // 3) * 3
+    weights = np.zeros(1 + padding, np.float32)
+    weights[: reach + 1] = taps[reach:]
+    line = np.empty(width + 2 * padding, np.float32)
+    D = np.empty(0, np.float32) if difference is None else difference.reshape(-1)
+    blur(
+        image.reshape(-1), *_places(height, width, padding),
+        weights * np.float32(gain), weights, np.uintp(top), line, out.reshape(-1),
+        np.uintp(first), D,
+    )  # fmt: skip
 
 
-def _writeable(image: NDArray[Any]) -> NDArray[Any]:
-    # A read-only array is another type to Numba, which would compile everything again.
-    return np.require(image, requirements=["C", "W"])
+@lru_cache(maxsize=64)
+def _places(height: int, width: int, padding: int) -> tuple[NDArray[np.uintp], ...]:
+    """Where the rows of an image and the pixels of a padded row begin, mirrored at its borders; and
+    0..2 * padding.
+    """
+    rows = np.pad(np.arange(height), padding, "reflect") * width
+    columns = np.pad(np.arange(width), padding, "reflect") + padding
+    return tuple(a.astype(np.uintp) for a in (rows, columns, np.arange(1 + 2 * padding)))
 
 
 def extrema(D: Array32, top: int, bottom: int, weakest: float, roundness: float) -> Array:
@@ -66,18 +110,24 @@ def extrema(D: Array32, top: int, bottom: int, weakest: float, roundness: float)
     sole: 1 if it lies in the cell of its candidate, so that no other candidate leads to it; else 0.
     """
     width, least = D.shape[2], np.float32(CANDIDATE * weakest)
+    flat, shape = D.reshape(-1), np.array(D.shape, np.uintp)
     hits = np.zeros(-(-width // 8) * 8, np.uint8)
-    candidates = np.empty((max(64, (bottom - top) * width // 32), 3), np.int32)
-    count = scan(D, top, bottom, least, hits, hits.view(np.uint64), candidates)
-    if count > len(candidates):
-        candidates = np.empty((count, 3), np.int32)
-        scan(D, top, bottom, least, hits, hits.view(np.uint64), candidates)
-    rows = np.empty((count, 5))
-    cubes = np.empty((3 * SIDE * SIDE, LANES), np.float32)
-    scratch = np.empty((3 + 2 * 3 * SIDE + 9 + 3 * 3 * SIDE + 3 * 6 + 11, LANES), np.float32)
+    around = (_cube[0] * shape[1] + _cube[1]) * shape[2] + _cube[2]
+    rows = np.uintp(top), np.uintp(max(top, bottom))
+    room = max(64, (bottom - top) * width // 32)
+    for _ in range(2):  # if there is too little room, once more
+        candidates = np.empty(3 * room, np.uintp)
+        room = scan(flat, shape, *rows, least, around, hits, hits.view(np.uint64), candidates)
+        if 3 * room <= len(candidates):
+            break
+    found = np.empty((room, 5))
+    scratch = np.zeros(FIT_ROWS * LANES, np.float32)
     limits = np.float32(weakest), np.float32(roundness)
-    kept = fit(D, candidates[:count], _in_space, _in_scale, *limits, cubes, scratch, rows)
-    return rows[:kept]
+    kept = fit(
+        flat, shape, candidates[: 3 * room], _polynomial, _contraction, *limits, scratch,
+        found.reshape(-1),
+    )  # fmt: skip
+    return found[:kept]
 
 
 def angles(V: Array32, psi: Array32, second: float) -> tuple[NDArray[np.int64], Array, Array32]:
@@ -93,238 +143,168 @@ def angles(V: Array32, psi: Array32, second: float) -> tuple[NDArray[np.int64], 
 
 
 @jit
-def mirrored(a, size):
-    """Where pixel a, or its mirror image about the outermost centres, lies in 0..size - 1."""
-    while a < 0 or a >= size:
-        a = -a if a < 0 else 2 * (size - 1) - a
-    return a
-
-
-@jit
-def blur(image, taps, gain, top, line, out, first, D):
-    """`blurred` by symmetric taps, the middle one first; line (W + 2 reach,) is scratch."""
-    height, width = image.shape
-    reach = taps.shape[0] - 1
-    inner = line[reach : reach + width]
-    for i in range(out.shape[0]):
-        y = top + i
-        here, row = image[y], out[i]
-        # Three pairs of rows at a time; those beyond the last tap count with the weight 0.
-        for j in range(1, reach + 1, 3):
-            k, m = min(j + 1, reach), min(j + 2, reach)
-            s, t = taps[0] * gain, taps[j] * gain
-            u, v = (taps[k] * gain if k > j else _zero), (taps[m] * gain if m > k else _zero)
-            a, b = image[mirrored(y - j, height)], image[mirrored(y + j, height)]
-            c, d = image[mirrored(y - k, height)], image[mirrored(y + k, height)]
-            e, f = image[mirrored(y - m, height)], image[mirrored(y + m, height)]
-            if j == 1:
-                for x in range(width):
-                    inner[x] = (
-                        s * np.float32(here[x])
-                        + t * (np.float32(a[x]) + np.float32(b[x]))
-                        + u * (np.float32(c[x]) + np.float32(d[x]))
-                        + v * (np.float32(e[x]) + np.float32(f[x]))
-                    )
-            else:
-                for x in range(width):
-                    inner[x] += (
-                        t * (np.float32(a[x]) + np.float32(b[x]))
-                        + u * (np.float32(c[x]) + np.float32(d[x]))
-                        + v * (np.float32(e[x]) + np.float32(f[x]))
-                    )
-        for j in range(1, reach + 1):
-            line[reach - j] = inner[mirrored(j, width)]
-            line[reach + width - 1 + j] = inner[width - 1 - mirrored(j, width)]
-        for j in range(1, reach + 1, 3):
-            k, m = min(j + 1, reach), min(j + 2, reach)
-            s, t = taps[0], taps[j]
-            u, v = (taps[k] if k > j else _zero), (taps[m] if m > k else _zero)
-            p, q = line[reach - j :], line[reach + j :]
-            g, h = line[reach - k :], line[reach + k :]
-            n, o = line[reach - m :], line[reach + m :]
-            if j == 1:
-                for x in range(width):
-                    row[x] = (
-                        s * inner[x] + t * (p[x] + q[x]) + u * (g[x] + h[x]) + v * (n[x] + o[x])
-                    )
-            else:
-                for x in range(width):
-                    row[x] += t * (p[x] + q[x]) + u * (g[x] + h[x]) + v * (n[x] + o[x])
-        if first <= y < first + D.shape[0]:
-            difference = D[y - first]
+def weigh(X, at, middle, taps, out, to, width):
+    """out[to + x] = the sum of taps[|j|] X[at[middle + j] + x] over j, three pairs at a time."""
+    here, centre = at[middle], taps[_none]
+    for j in range(_1, np.uintp(taps.shape[0]), _3):
+        a, b, c = at[middle - j], at[middle - j - _1], at[middle - j - _2]
+        d, e, f = at[middle + j], at[middle + j + _1], at[middle + j + _2]
+        t, u, v = taps[j], taps[j + _1], taps[j + _2]
+        if j == _1:
             for x in range(width):
-                difference[x] = row[x] - np.float32(here[x])
+                total = centre * X[here + x] + t * (X[a + x] + X[d + x])
+                out[to + x] = total + u * (X[b + x] + X[e + x]) + v * (X[c + x] + X[f + x])
+        else:
+            for x1 in range(width):
+                more = t * (X[a + x1] + X[d + x1]) + u * (X[b + x1] + X[e + x1])
+                out[to + x1] += more + v * (X[c + x1] + X[f + x1])
 
 
 @jit
-def scan(D, top, bottom, threshold, hits, words, candidates):
-    """`core.candidates` in rows top..bottom: layer, y and x of each; how many there are.
+def blur(image, rows, columns, shifts, down, along, top, line, out, first, D):
+    """`blurred` by symmetric taps, the middle one first: `down` the columns and `along` the rows.
 
-    hits (W rounded up to 8,) is scratch, words the same memory, eight pixels at a time.
+    rows and columns: where each pixel, or its mirror image, lies. line: scratch for a row.
     """
-    layers, _, width = D.shape
-    count, inner = 0, width - 2 * REACH
-    for layer in range(1, layers - 1):
+    padding = np.uintp(along.shape[0]) - _1
+    width = np.uintp(columns.shape[0]) - padding - padding
+    last = first + np.uintp(D.shape[0]) // width
+    for to in range(_none, np.uintp(out.shape[0]), width):
+        y = top + to // width
+        weigh(image, rows, y + padding, down, line, padding, width)
+        for x in range(padding):
+            beyond = x + padding + width
+            line[x], line[beyond] = line[columns[x]], line[columns[beyond]]
+        weigh(line, shifts, padding, along, out, to, width)
+        if y >= first and y < last:
+            for x1 in range(width):
+                D[(y - first) * width + x1] = out[to + x1] - image[y * width + x1]
+
+
+@jit
+def scan(D, shape, top, bottom, threshold, around, hits, words, candidates):
+    """`reference.candidates` in rows top..bottom: layer, y and x of each; how many there are.
+
+    D (layers, rows, W); around: where the 27 pixels around one lie, from the first. hits (W rounded
+    up to 8,) is scratch, words the same memory, eight pixels at a time.
+    """
+    width, plane = shape[2], shape[1] * shape[2]
+    count, inner = _none, width - _reach - _reach
+    for layer in range(_1, shape[0] - _1):
         for y in range(top, bottom):
-            c = D[layer, y, REACH : width - REACH]
-            left, right = D[layer, y, REACH - 1 :], D[layer, y, REACH + 1 :]
-            up, down = D[layer, y - 1, REACH:], D[layer, y + 1, REACH:]
-            fine, coarse = D[layer - 1, y, REACH:], D[layer + 1, y, REACH:]
+            row = layer * plane + y * width + _reach
             for x in range(inner):
-                v = c[x]
-                before = max(max(left[x], up[x]), fine[x])
-                after = max(max(right[x], down[x]), coarse[x])
-                peak = (v > threshold) & (v >= before) & (v > after)
-                before = min(min(left[x], up[x]), fine[x])
-                after = min(min(right[x], down[x]), coarse[x])
-                hits[x] = peak | ((v < -threshold) & (v <= before) & (v < after))
+                c = row + x
+                value = D[c]
+                left, up, fine = D[c - _1], D[c - width], D[c - plane]
+                right, down, coarse = D[c + _1], D[c + width], D[c + plane]
+                before, after = max(max(left, up), fine), max(max(right, down), coarse)
+                peak = (value > threshold) & (value >= before) & (value > after)
+                low, low_after = min(min(left, up), fine), min(min(right, down), coarse)
+                hits[x] = peak | ((value < -threshold) & (value <= low) & (value < low_after))
             for w in range(words.shape[0]):
                 if words[w] != 0:
-                    for x in range(8 * w, 8 * w + 8):
-                        extreme = hits[x] != 0
-                        if extreme:
-                            v = D[layer, y, REACH + x]
-                            sign = _one if v > _zero else -_one
-                            for i in range(9):  # rows of three neighbours
-                                row = D[layer - 1 + i // 3, y - 1 + i % 3, REACH - 1 + x :]
-                                e, f, g = (
-                                    (row[0] - v) * sign,
-                                    (row[1] - v) * sign,
-                                    (row[2] - v) * sign,
-                                )
-                                if i < 4:
-                                    extreme = e <= _zero and f <= _zero and g <= _zero
-                                elif i == 4:
-                                    extreme = e <= _zero and g < _zero
-                                else:
-                                    extreme = e < _zero and f < _zero and g < _zero
-                                if not extreme:
-                                    break
-                        if extreme:
-                            if count < candidates.shape[0]:
-                                candidates[count, 0] = layer
-                                candidates[count, 1] = y
-                                candidates[count, 2] = REACH + x
-                            count += 1
+                    for x1 in range(_8 * np.uintp(w), _8 * np.uintp(w) + _8):
+                        if hits[x1] != 0:
+                            c1 = row + x1
+                            centre, corner = D[c1], c1 - plane - width - _1
+                            sign, extreme = _one if centre > _zero else -_one, _1
+                            for i in range(27):
+                                more = (D[corner + around[i]] - centre) * sign
+                                if more > _zero or (i > 13 and more == _zero):
+                                    extreme = _none
+                            if extreme == _1:
+                                to = _3 * count
+                                if to < np.uintp(candidates.shape[0]):
+                                    candidates[to] = layer
+                                    candidates[to + _1] = y
+                                    candidates[to + _2] = _reach + x1
+                                count += _1
     return count
 
 
 @jit
-def fit(D, candidates, in_space, in_scale, contrast, roundness, cubes, scratch, rows):
-    """`core.fitted` of the candidates: x, y, layer, D and sole of those that are extrema.
+def fit(D, shape, candidates, polynomials, contractions, contrast, roundness, S, found):
+    """`reference.fitted` of the candidates: x, y, layer, D and sole of those that are extrema.
 
-    Scratch: cubes (75, LANES) of D around LANES candidates, and scratch for all else.
+    S is scratch, LANES candidates at once.
     """
-    t = scratch[:3]
-    in_x = scratch[3 : 3 + 3 * SIDE]  # derivative, sample
-    in_y = scratch[3 + 3 * SIDE : 3 + 6 * SIDE]
-    in_l = scratch[3 + 6 * SIDE : 12 + 6 * SIDE]
-    lines = scratch[12 + 6 * SIDE : 12 + 15 * SIDE]  # derivative in x; scale, y
-    planes = scratch[12 + 15 * SIDE : 30 + 15 * SIDE]  # (y, x) derivatives 00 01 02 10 11 20; scale
-    J = scratch[30 + 15 * SIDE : 40 + 15 * SIDE]
-    far = scratch[40 + 15 * SIDE]
-    kept, lines_of = 0, 3 * SIDE
-    for start in range(0, candidates.shape[0], LANES):
-        for n in range(LANES):
-            k = min(start + n, candidates.shape[0] - 1)
-            layer, y, x = candidates[k, 0], candidates[k, 1], candidates[k, 2]
-            for i in range(3):
-                for j in range(SIDE):
-                    for q in range(SIDE):
-                        cubes[(i * SIDE + j) * SIDE + q, n] = D[
-                            layer - 1 + i, y - REACH + j, x - REACH + q
-                        ]
-            t[0, n] = t[1, n] = t[2, n] = _zero
+    width, plane = shape[2], shape[1] * shape[2]
+    count, kept = np.uintp(candidates.shape[0]) // _3, _none
+    # Not the constant: loops of so few steps would be unrolled before they are vectorised.
+    L = np.uintp(S.shape[0]) // FIT_ROWS
+    t, jet, far = AT * L, JET * L, STEP * L
+    for start in range(_none, count, L):
+        for n in range(L):
+            k = _3 * (start + n if start + n < count else count - _1)
+            corner = (candidates[k] - _1) * plane + candidates[k + _2] - _reach
+            corner += (candidates[k + _1] - _reach) * width
+            for i in range(_15):
+                row = corner + i // _5 * plane + i % _5 * width
+                for q in range(_5):
+                    S[(i * _5 + q) * L + n] = D[row + q]
+            S[t + n] = S[t + L + n] = S[t + L + L + n] = _zero
         for step in range(STEPS + 1):
-            for d in range(3):
-                for s in range(SIDE):
-                    for n in range(LANES):
-                        u, v = in_space[d, SIDE - 1, s], in_space[d, SIDE - 1, s]
-                        for p in range(SIDE - 2, -1, -1):
-                            u = u * t[0, n] + in_space[d, p, s]
-                            v = v * t[1, n] + in_space[d, p, s]
-                        in_x[d * SIDE + s, n] = u
-                        in_y[d * SIDE + s, n] = v
-                for s in range(3):
-                    for n in range(LANES):
-                        in_l[3 * d + s, n] = (in_scale[d, 2, s] * t[2, n] + in_scale[d, 1, s]) * t[
-                            2, n
-                        ] + in_scale[d, 0, s]
-            for d in range(3):
-                for line in range(lines_of):
-                    for n in range(LANES):
-                        total = _zero
-                        for s in range(SIDE):
-                            total += cubes[line * SIDE + s, n] * in_x[d * SIDE + s, n]
-                        lines[d * lines_of + line, n] = total
-            pair = 0
-            for dy in range(3):
-                for dx in range(3 - dy):
-                    for i in range(3):
-                        for n in range(LANES):
-                            total = _zero
-                            for s in range(SIDE):
-                                total += (
-                                    lines[dx * lines_of + i * SIDE + s, n] * in_y[dy * SIDE + s, n]
-                                )
-                            planes[3 * pair + i, n] = total
-                    pair += 1
-            # J: value, x, xx, y, xy, yy; then l, xl, yl, ll
-            for pair in range(6):
-                for n in range(LANES):
-                    J[pair, n] = (
-                        planes[3 * pair, n] * in_l[0, n]
-                        + planes[3 * pair + 1, n] * in_l[1, n]
-                        + planes[3 * pair + 2, n] * in_l[2, n]
-                    )
-            for n in range(LANES):
-                for i, pair in enumerate((0, 1, 3)):
-                    J[6 + i, n] = (
-                        planes[3 * pair, n] * in_l[3, n]
-                        + planes[3 * pair + 1, n] * in_l[4, n]
-                        + planes[3 * pair + 2, n] * in_l[5, n]
-                    )
-                J[9, n] = (
-                    planes[0, n] * in_l[6, n]
-                    + planes[1, n] * in_l[7, n]
-                    + planes[2, n] * in_l[8, n]
-                )
+            for w in range(WEIGHTS, LINES):
+                c = (w - WEIGHTS) * _5
+                p0, p1, p2 = polynomials[c], polynomials[c + _1], polynomials[c + _2]
+                p3, p4 = polynomials[c + _3], polynomials[c + _4]
+                u, to = t + (w - WEIGHTS) // _15 * L, w * L
+                for n1 in range(L):
+                    v = S[u + n1]
+                    S[to + n1] = (((p4 * v + p3) * v + p2) * v + p1) * v + p0
+            for job in range(_none, np.uintp(contractions.shape[0]), _3):
+                a0, b0 = contractions[job], contractions[job + _1]
+                to_sum = contractions[job + _2]
+                a1, a2, a3, a4 = a0 + L, a0 + L + L, a0 + _3 * L, a0 + _4 * L
+                b1, b2, b3, b4 = b0 + L, b0 + L + L, b0 + _3 * L, b0 + _4 * L
+                for n2 in range(L):
+                    total = S[a0 + n2] * S[b0 + n2] + S[a1 + n2] * S[b1 + n2]
+                    total += S[a2 + n2] * S[b2 + n2] + S[a3 + n2] * S[b3 + n2]
+                    S[to_sum + n2] = total + S[a4 + n2] * S[b4 + n2]
             if step == STEPS:
                 break
-            for n in range(LANES):
-                gx, gy, gl = J[1, n], J[3, n], J[6, n]
-                xx, yy, ll, xy, xl, yl = J[2, n], J[5, n], J[9, n], J[4, n], J[7, n], J[8, n]
-                a, b, c = yy * ll - yl * yl, xl * yl - xy * ll, xy * yl - xl * yy
+            for n3 in range(L):
+                j = jet + n3
+                gx, xx, gy = S[j + L], S[j + _2 * L], S[j + _3 * L]
+                xy, yy, gl = S[j + _4 * L], S[j + _5 * L], S[j + _6 * L]
+                xl, yl, ll = S[j + _7 * L], S[j + _8 * L], S[j + _9 * L]
+                a, b, cc = yy * ll - yl * yl, xl * yl - xy * ll, xy * yl - xl * yy
                 e, f, g = xx * ll - xl * xl, xy * xl - xx * yl, xx * yy - xy * xy
-                determinant = xx * a + xy * b + xl * c
+                determinant = xx * a + xy * b + xl * cc
                 over = -_one / (determinant if determinant != _zero else _one)
-                move_x = (a * gx + b * gy + c * gl) * over
-                move_y = (b * gx + e * gy + f * gl) * over
-                move_l = (c * gx + f * gy + g * gl) * over
-                far[n] = abs(move_x) + abs(move_y) + abs(move_l)
-                t[0, n] = min(max(t[0, n] + min(max(move_x, -_half), _half), -_one), _one)
-                t[1, n] = min(max(t[1, n] + min(max(move_y, -_half), _half), -_one), _one)
-                t[2, n] = min(max(t[2, n] + min(max(move_l, -_half), _half), -_one), _one)
-        for n in range(min(LANES, candidates.shape[0] - start)):
-            value, trace = J[0, n], J[2, n] + J[5, n]
-            area = J[2, n] * J[5, n] - J[4, n] * J[4, n]
-            away = max(max(abs(t[0, n]), abs(t[1, n])), abs(t[2, n]))
+                dx = (a * gx + b * gy + cc * gl) * over
+                dy = (b * gx + e * gy + f * gl) * over
+                dl = (cc * gx + f * gy + g * gl) * over
+                S[far + n3] = abs(dx) + abs(dy) + abs(dl)
+                at = t + n3
+                S[at] = min(max(S[at] + min(max(dx, -_half), _half), -_one), _one)
+                at_y = at + L
+                S[at_y] = min(max(S[at_y] + min(max(dy, -_half), _half), -_one), _one)
+                at_l = at_y + L
+                S[at_l] = min(max(S[at_l] + min(max(dl, -_half), _half), -_one), _one)
+        for n4 in range(L if start + L < count else count - start):
+            j4, k4, to4 = jet + n4, _3 * (start + n4), kept * _5
+            tx, ty, tl = S[t + n4], S[t + L + n4], S[t + _2 * L + n4]
+            value, xx4, yy4, xy4 = S[j4], S[j4 + _2 * L], S[j4 + _5 * L], S[j4 + _4 * L]
+            trace, area = xx4 + yy4, xx4 * yy4 - xy4 * xy4
+            away = max(max(abs(tx), abs(ty)), abs(tl))
             if (
-                away <= _farthest
-                and far[n] <= _tenth
-                and abs(value) >= contrast
-                and abs(cubes[cubes.shape[0] // 2, n]) >= _candidate * abs(value)
-                and area > _zero
-                and trace * trace < roundness * area
-                and value * trace < _zero
-                and value * J[9, n] < _zero
+                (away <= _farthest)
+                & (S[far + n4] <= _tenth)
+                & (abs(value) >= contrast)
+                & (abs(S[_37 * L + n4]) >= _candidate * abs(value))
+                & (area > _zero)
+                & (trace * trace < roundness * area)
+                & (value * trace < _zero)
+                & (value * S[j4 + _9 * L] < _zero)
             ):
-                rows[kept, 0] = candidates[start + n, 2] + np.float64(t[0, n])
-                rows[kept, 1] = candidates[start + n, 1] + np.float64(t[1, n])
-                rows[kept, 2] = candidates[start + n, 0] + np.float64(t[2, n])
-                rows[kept, 3] = value
-                rows[kept, 4] = 1.0 if away < _half else 0.0
-                kept += 1
+                found[to4] = np.float64(candidates[k4 + _2]) + np.float64(tx)
+                found[to4 + _1] = np.float64(candidates[k4 + _1]) + np.float64(ty)
+                found[to4 + _2] = np.float64(candidates[k4]) + np.float64(tl)
+                found[to4 + _3] = value
+                found[to4 + _4] = 1.0 if away < _half else 0.0
+                kept += _1
     return kept
 
 

@@ -1,4 +1,4 @@
-"""The compiled data path agrees with `core`, and gives the same bits however the work is split."""
+"""The compiled data path agrees with `reference`, with the same bits however work is split."""
 
 import builtins
 import multiprocessing
@@ -26,7 +26,7 @@ from kd_cv.descriptor.spec import KERNELS, Spec
 from kd_cv.keypoints import from_keypoints
 from kd_cv.whitening import save
 
-fused = pytest.importorskip("kd_cv.descriptor.compiled", reason="Numba is not installed")
+compiled = pytest.importorskip("kd_cv.descriptor.compiled", reason="Numba is not installed")
 
 
 def by_core(monkeypatch, function, *args, **kwargs):
@@ -98,7 +98,7 @@ def random_projection(spec, dim):
     dim=dims,
 )
 @settings(max_examples=20)
-def test_fused_equals_core_at_keypoints_of_photographs(
+def test_compiled_equals_reference_at_keypoints_of_photographs(
     photographs, monkeypatch, kernel, P, kind, name, corner, shape, scales, magnification, turn,
     upright, dim,
 ):  # fmt: skip
@@ -137,8 +137,8 @@ def test_fused_equals_core_at_keypoints_of_photographs(
         max_size=20,
     ),
 )
-def test_fused_equals_core_at_any_frame(photographs, monkeypatch, P, name, corner, shape, scales,
-                                        frames):  # fmt: skip
+def test_compiled_equals_reference_at_any_frame(photographs, monkeypatch, P, name, corner, shape,
+                                                scales, frames):  # fmt: skip
     (top, left), (height, width) = corner, shape
     gray = of_type(photographs[name][top : top + height, left : left + width], "uint8")
     arguments = (gray, np.array(frames).reshape(-1, 4), Spec(P))
@@ -151,7 +151,7 @@ def test_fused_equals_core_at_any_frame(photographs, monkeypatch, P, name, corne
     np.testing.assert_allclose(result, expected, rtol=0, atol=1e-3)
 
 
-def test_fused_equals_core_for_floats_up_to_255(photographs, monkeypatch):
+def test_compiled_equals_reference_for_floats_up_to_255(photographs, monkeypatch):
     for name in ("camera", "astronaut", "gravel"):
         crop = photographs[name][100:300, 100:300]
         frames = from_keypoints(cv2.SIFT_create(60).detect(crop, None))
@@ -163,7 +163,7 @@ def test_fused_equals_core_for_floats_up_to_255(photographs, monkeypatch):
 
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("P", [16, 17, 32, 33, 64, 101, 128])
-def test_fused_equals_core_on_patches(photographs, monkeypatch, kernel, P):
+def test_compiled_equals_reference_on_patches(photographs, monkeypatch, kernel, P):
     corners = [(0, 0), (100, 200), (200, 150), (350, 60), (60, 300)]
     crops = np.stack([photographs["gravel"][i : i + P, j : j + P] for i, j in corners])
     for patches in (crops, crops / np.float32(255)):
@@ -173,7 +173,7 @@ def test_fused_equals_core_on_patches(photographs, monkeypatch, kernel, P):
 
 
 @pytest.mark.parametrize("name", ["ws", "wus", "wua", "w", "pcasqrt"])
-def test_fused_equals_core_when_whitened(camera, keypoints, monkeypatch, fitted, name):
+def test_compiled_equals_reference_when_whitened(camera, keypoints, monkeypatch, fitted, name):
     kd = KDDescriptor(whitening=name, weights=fitted, dim=100)
     _, result = kd.compute(camera, keypoints)
     _, expected = by_core(monkeypatch, kd.compute, camera, keypoints)
@@ -213,11 +213,11 @@ def test_flat_images_give_zeros_on_both_paths(monkeypatch, dtype):
 
 
 def test_planes_are_folded_by_parity():
-    plan = fused.plan(Spec(32))
+    plan = compiled.plan(Spec(32))
     # 14, 12, 12 and 6 functions that meet all planes, and in each parity five that meet only those
-    # of k = 2 and 3, padded to six.
-    assert np.diff(plan.first).tolist() == [14, 12, 12, 6, 6, 6, 6, 6]
-    assert plan.Phi.shape == (68, 16 * 16)
+    # of k = 2 and 3; each padded to threes.
+    assert np.diff(plan.first).tolist() == [15, 12, 12, 6, 6, 6, 6, 6]
+    assert plan.Phi.shape == (69, 16 * 16)
 
 
 # The same bits ------------------------------------------------------------------------------------
