@@ -72,8 +72,8 @@ class Plan:
                meet only k = 2 and 3, by parity; each of the eight groups is padded to threes
     first      (9,) where each of these eight begins in Phi
     once       (h,) 0 for the middle column of an odd patch, which has no mirror image; else 1
-    opposite   (h,) where the mirror image of a row of P + 4 begins. Computed in the loop, LLVM would
-               test the sign of its step and not run the vectorised code
+    opposite   (h,) where the mirror image of a row of P + 4 begins: LLVM would not run vectorised
+               code with a negative step
     source     (D, 4) which of the 7 * F' sums a dimension adds up
     weight     (D, 4) and with what weight
     part_ends  (number of parts,)
@@ -184,8 +184,8 @@ def describe(
         np.empty(ROOM, np.uint32),
         corners,
         corners.view(np.float32),
-        np.empty(SCRATCH, np.float32),
-        np.empty(4 * TILE * QUARTER, np.float32),
+        np.zeros(SCRATCH, np.float32),
+        np.zeros(4 * TILE * QUARTER, np.float32),
     )
     V = np.zeros(blocks * D * LANES, np.float32)
     lanes, norm = np.empty(D * LANES, np.float32), np.empty(LANES, np.float32)
@@ -194,7 +194,8 @@ def describe(
         sums = np.zeros(blocks * PLANES * F * LANES, np.float32)
         spatial_sums(
             *pairs, floats, pyramid.levels, at_scale, pyramid.gain, np.uintp(P), plan.grid,
-            plan.taps, plan.Phi.reshape(-1), plan.first, plan.once, plan.opposite, *buffers, stages, sums,
+            plan.taps, plan.Phi.reshape(-1), plan.first, plan.once, plan.opposite, *buffers, stages,
+            sums,
         )  # fmt: skip
         if stages >= TO_RECOMBINE:
             rows = np.uintp(PLANES * F), np.uintp(D)
@@ -356,13 +357,15 @@ def spatial_sums(
                         scratch[inside + t4] = upper + scratch[FY + t4] * (lower - upper)
                 # What was repeated beyond the image fades into the mean of the patch.
                 if outside > _zero:
-                    mean = _zero
+                    mean = 0.0
                     for t5 in range(samples):
-                        mean += scratch[inside + t5] * grid[t5 + ROOM + ROOM]
-                    mean /= area
+                        mean += np.float64(scratch[inside + t5] * grid[t5 + ROOM + ROOM])
+                    mean /= np.float64(area)
                     for t6 in range(samples):
-                        faded = min(scratch[BEYOND + t6] / _fade, _one)
-                        scratch[inside + t6] -= faded * (scratch[inside + t6] - mean)
+                        far, repeated = scratch[BEYOND + t6], np.float64(scratch[inside + t6])
+                        kept = np.float64(max(_one - far / _fade, _zero))
+                        faded = mean + kept * (repeated - mean)
+                        scratch[inside + t6] = faded if far > _zero else repeated
 
                 # Separable smoothing with 5 taps, times the gain; all borders repeated.
                 if stages >= TO_SMOOTH:
@@ -404,7 +407,7 @@ def spatial_sums(
                         gx = scratch[beside + p] - scratch[beside + p + _2]
                         gy = scratch[SMOOTH + _1 + p] - scratch[row_below + p]
                         g2 = gx * gx + gy * gy
-                        total += g2 * grid[p + ROOM + ROOM + _2]
+                        total += g2 if grid[p + ROOM + ROOM + _2] > _zero else _zero
                         some = g2 >= _no_gradient
                         magnitude = np.sqrt(g2)
                         inverse = _one / magnitude if some else _zero
