@@ -259,11 +259,13 @@ def gain_of(gray: NDArray[Any], mask: NDArray[np.uint8] | None = None) -> float:
     So a keypoint does not depend on the gain of its image, nor on its type. A constant border and
     what the mask hides do not count: they would change the keypoints elsewhere.
     """
-    rows, columns = _content(gray)
-    gray, mask = gray[rows, columns], None if mask is None else mask[rows, columns]
     if not gray.size:
         return 0.0
-    mean, deviation = (float(value.item()) for value in cv2.meanStdDev(gray, mask=mask))
+    mean = deviation = 0.0
+    for part in (_content(gray), np.s_[:, :]):  # all of it, if the content is one flat shape
+        if deviation == 0 and gray[part].size:
+            seen = None if mask is None else mask[part]
+            mean, deviation = (float(v.item()) for v in cv2.meanStdDev(gray[part], mask=seen))
     deviation = max(deviation, ROUNDING * abs(mean))
     return DEVIATION / deviation if deviation > 0 else 0.0
 

@@ -39,7 +39,7 @@ STEPS = ("detect", "describe", "match", "geometry")
 MAX_KEYPOINTS = 20_000  # of an image, by default: textures have hundreds of thousands
 #: How many inliers are enough after so many views; with fewer, and fewer than a fifth of the
 #: keypoints, views="auto" searches the next number of views. Easy pairs lose accuracy with views.
-ENOUGH = {1: 300, 3: 60, 5: 0, 11: 0}
+ENOUGH = {1: 400, 3: 60, 5: 0, 11: 0}
 AUTO = (1, 3, 11)
 
 
@@ -76,8 +76,8 @@ def match(
                 of the image; by default what the EXIF data says, and for camera1 what camera0 is
     max_size    larger images are reduced to this longer side; results are in their own pixels
     views       how many synthetic views of each image to search, for wide viewpoint changes: 1, 3,
-                5 or 11. "auto" searches the image itself, 3 views if there are fewer than 300
-                inliers, and 11 views if there are fewer than 60 then
+                5 or 11. "auto" searches the image itself; 3 views, for twice as many keypoints, if
+                there are fewer than 400 inliers; and 11 views if there are fewer than 60 then
 
     >>> result = match(image0, image1)
     >>> result.success, result.H_0to1.round()[:2, 2]
@@ -99,8 +99,9 @@ def match(
     limit = MAX_KEYPOINTS if max_keypoints is None else max_keypoints
     best = None
     for count in counts:
-        looking = _with_views(feature, count)
-        extracted = [_extract(looking, detector, s.pixels, limit, max_size) for s in sources]
+        more = 2 if best is not None else 1  # keypoints of a second look
+        looking = _with_views(feature, count, more)
+        extracted = [_extract(looking, detector, s.pixels, more * limit, max_size) for s in sources]
         found = _search(extracted, (ratio, mutual, threshold), model, (K0, K1))
         if best is None or found.two_views.inliers.sum() > best.two_views.inliers.sum():
             best, used = found, count
@@ -177,10 +178,11 @@ def _counts(views: int | str, feature: Feature) -> tuple[int, ...]:
     return AUTO if own == 1 else (own,)
 
 
-def _with_views(feature: Feature, count: int) -> Feature:
-    """The descriptor, searching so many views."""
+def _with_views(feature: Feature, count: int, more: int) -> Feature:
+    """The descriptor, searching so many views for `more` times as many keypoints."""
     if isinstance(feature, KDDescriptor) and feature.settings.views != count:
-        return feature.with_settings(views=count)
+        nfeatures = min(more * feature.getNFeatures(), MAX_FEATURES)
+        return feature.with_settings(views=count, nfeatures=nfeatures)
     return feature
 
 

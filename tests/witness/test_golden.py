@@ -113,7 +113,7 @@ digest = hashlib.sha256()
 for name in make.FRAMES:
     gray = make.photograph(name)
     for options in ({}, {"whitening": None}, {"patch_size": 64, "scales": 3}):
-        rows = KDDescriptor(**options).compute(gray, to_keypoints(frames[order]))[1]
+        rows = KDDescriptor(**options, drop=False).compute(gray, to_keypoints(frames[order]))[1]
         digest.update(rows[np.argsort(order)].tobytes())
     patches = make.patches_at(gray, frames, 32, 1)[:, 0]
     digest.update(describe(patches[order])[np.argsort(order)].tobytes())

@@ -117,7 +117,8 @@ def test_compiled_equals_reference_at_keypoints_of_photographs(
     result = describe_frames(*arguments, **options)
     expected = by_core(monkeypatch, describe_frames, *arguments, **options)
     assert result.dtype == np.float32
-    np.testing.assert_allclose(result, expected, rtol=0, atol=1e-5)
+    # Both are rounded to float32, in another order: faint patches at a border differ by 1.5e-5.
+    np.testing.assert_allclose(result, expected, rtol=0, atol=2e-5)
 
 
 @pytest.mark.slow

@@ -14,6 +14,7 @@ from kd_cv.cli import main
 from kd_cv.cli.fit import SHIPPED, choose, verdict
 from kd_cv.descriptor.describer import describe_frames
 from kd_cv.descriptor.spec import KERNELS, Spec
+from kd_cv.extractor import Extractor
 from kd_cv.fit.held_out import held_out_precision
 from kd_cv.fit.photographs import fit_photos, read_reduced, split_photos
 from kd_cv.fit.scenes import Scene, View, describe_scene, kernel_part, scene_statistics
@@ -60,7 +61,7 @@ def test_statistics_of_scenes_are_those_of_their_descriptors(scene):
     pairs = np.stack([np.arange(n), n + np.arange(n)], axis=1)
     expected.update(np.concatenate([a, b]), pairs).update(np.concatenate([a, b]), pairs)
     empty = Scene("nothing", ())
-    found = scene_statistics([scene, empty, scene], SETTINGS.rows, SPEC.dim)
+    found = scene_statistics([scene, empty, scene], Extractor(SETTINGS).describe, SPEC.dim)
     assert (found.count, found.pair_count) == (4 * n, 2 * n)
     assert np.allclose(found.C, expected.C, atol=1e-12)
     assert np.allclose(found.C_M, expected.C_M, atol=1e-12)
@@ -80,7 +81,7 @@ def test_parts_of_the_concatenation_are_the_other_descriptors(camera, keypoints,
 @pytest.mark.parametrize("change", [{"upright": True}, {"scales": (0.7, 1.0, 1.4)}])
 def test_other_settings_have_statistics_of_their_own(scene, change):
     plain, other = (
-        scene_statistics([scene], settings.rows, SPEC.dim)
+        scene_statistics([scene], Extractor(settings).describe, SPEC.dim)
         for settings in (SETTINGS, dataclasses.replace(SETTINGS, **change))
     )
     assert plain.count == other.count and not np.allclose(plain.mean, other.mean, atol=1e-4)
