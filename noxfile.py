@@ -74,7 +74,7 @@ def nightly(session: nox.Session) -> None:
     """The tests that are too long for every change, a soak, and then the sets of versions."""
     session.install("-e", ".[all]", "pytest", "hypothesis", "psutil", "build", "hatchling")
     session.run("python", "-m", "pytest", "-m", "nightly", *session.posargs)
-    session.run("python", "-m", "benchmarks", "soak")
+    session.run("python", "-m", "experiments", "soak")
     for name in ("core", "builds"):
         session.notify(name)
 

@@ -23,6 +23,7 @@ COMMANDS = {
     "fit": ("benchmarks.fit:main", "time of a fit"),
     "geometry": ("benchmarks.geometry:main", "how keypoints follow a changed photograph"),
     "lafs": ("benchmarks.lafs:main", "matches through Kornia's LAFs and through keypoints"),
+    "devices": ("benchmarks.devices:main", "KDFeature on CUDA, MPS and the CPU"),
     "callers": ("benchmarks.callers:main", "many callers at once: threads, processes, Dask"),
     "soak": ("benchmarks.soak:main", "minutes of calls: equal bits, flat memory"),
     "windows": ("benchmarks.windows:main", "patch sizes for keypoints of other detectors"),

@@ -9,6 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from kd_cv.cli.outputs import FIGURES, check_output, draw_figure, say_picture
+
 from experiments.commands.options import (
     add_comparison,
     add_figure,
@@ -28,7 +30,6 @@ from experiments.protocols.pipelines import make_pipelines, on_homographies, on_
 from experiments.protocols.pose import MAX_ANGLE, THRESHOLDS, relative_pose
 from experiments.protocols.readers import image_sets
 from experiments.protocols.scores import Score
-from kd_cv.cli.outputs import FIGURES, check_output, draw_figure, say_picture
 from kd_cv.cli.tables import telling
 from kd_cv.descriptor.frames import MAGNIFICATION
 from kd_cv.opencv.rootsift import DESCRIPTORS

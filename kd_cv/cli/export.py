@@ -1,4 +1,4 @@
-"""`kd-cv export`: the descriptor as an ONNX file."""
+"""`kd-cv export`: the descriptor, or detector and descriptor, as an ONNX file."""
 
 import json
 from pathlib import Path
@@ -11,6 +11,11 @@ from kd_cv.descriptor.frames import MAGNIFICATION
 def command(
     output: Annotated[Path, "The ONNX file to write.", "-o", "--output"],
     image: Annotated[bool, "Take an image and frames instead of patches.", "--image"] = False,
+    pipeline: Annotated[bool, "Take an image alone, and find keypoints.", "--pipeline"] = False,
+    size: Annotated[
+        str | None, "Height and width of the image, as 480x640; with --pipeline."
+    ] = None,
+    keypoints: Annotated[int, "How many keypoints at most; with --pipeline."] = 2048,
     patch_size: Annotated[int, "Samples per side of a patch."] = 32,
     kernel: Annotated[str, "Kernel: concat, polar or cart."] = "concat",
     whitening: Annotated[
@@ -19,21 +24,24 @@ def command(
     weights: Weights = None,
     dim: Dim = 128,
     magnification: Annotated[
-        float, "Side of a patch in keypoint sizes; with --image."
+        float, "Side of a patch in keypoint sizes; with --image or --pipeline."
     ] = MAGNIFICATION,
-    scales: Annotated[int, "How many patch sizes are averaged; with --image."] = 1,
+    scales: Annotated[int, "How many patch sizes are averaged; with --image or --pipeline."] = 1,
     as_json: Json = False,
 ) -> None:
     """Write the descriptor as an ONNX file and check it with onnxruntime.
 
     It takes patches (B, 1, P, P) in 0..1 and gives descriptors (B, D); with --image
-    it takes an image (1, 1, H, W) and frames (N, 4): x, y, size, angle.
+    it takes an image (1, 1, H, W) and frames (N, 4): x, y, size, angle; with --pipeline
+    it takes an image of one size, and gives keypoints, scores and descriptors.
 
     [bold]Examples[/bold]
 
         kd-cv export -o kd.onnx
 
         kd-cv export -o kd_image.onnx --image --scales 3
+
+        kd-cv export -o kd_480x640.onnx --pipeline --size 480x640
     """
     from rich.console import Console
 
@@ -45,7 +53,8 @@ def command(
     check_output(output)
     with Console(stderr=True, quiet=as_json).status("Exporting ..."), foreign_silence():
         difference = export_onnx(
-            output, image=image, magnification=magnification, scales=scales,
+            output, image=image, size=_size(pipeline, size), num_features=keypoints,
+            magnification=magnification, scales=scales,
             patch_size=patch_size, kernel=kernel, dim=dim, weights=weights or DEFAULT_WEIGHTS,
             whitening=None if whitening == "none" else whitening or DEFAULT_WHITENING,
         )  # fmt: skip
@@ -54,3 +63,15 @@ def command(
     else:
         print(f"largest difference to the module: {difference:.2g}")
         print(f"file: {output.resolve()}")
+
+
+def _size(pipeline: bool, size: str | None) -> tuple[int, int] | None:
+    """Height and width of "480x640"."""
+    if pipeline != (size is not None):
+        raise ValueError("--pipeline and --size belong together: --pipeline --size 480x640")
+    if size is None:
+        return None
+    sides = size.lower().split("x")
+    if len(sides) != 2 or not all(side.isdecimal() and int(side) >= 16 for side in sides):
+        raise ValueError(f"--size must be HxW, each 16 or more, as 480x640, got {size!r}")
+    return int(sides[0]), int(sides[1])

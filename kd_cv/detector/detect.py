@@ -17,7 +17,7 @@ from kd_cv.descriptor.frames import UPRIGHT, Frames, size_from_sigma
 from kd_cv.descriptor.patches import Pyramid
 from kd_cv.detector import reference
 from kd_cv.detector.orientation import YIELDING, load_compiled_detector, oriented
-from kd_cv.detector.scale_space import CANDIDATE, FEW, IN_SCALE, IN_SPACE, REACH, Array, ScaleSpace
+from kd_cv.detector.scale_space import CANDIDATE, FEW, REACH, Array, ScaleSpace
 from kd_cv.parallel import in_parallel
 
 #: Rows of a strip: the rows around it that it needs too would else cost more than it does itself.
@@ -239,11 +239,10 @@ def _by_core(D: Array32, top: int, bottom: int, weakest: float, roundness: float
         y[:, None, None, None] + around[:, None],
         x[:, None, None, None] + around,
     ]
-    t, value, good = reference.fitted(
-        cubes.astype(np.float64), IN_SPACE, IN_SCALE, weakest, roundness
-    )
-    sole = (abs(t) < 0.5).all(axis=1)
-    columns = [x + REACH + t[:, 0], y + top + t[:, 1], layer + 1 + t[:, 2], value, sole]
+    cubes = np.moveaxis(cubes, 0, -1).astype(np.float64)
+    t, value, good = reference.fitted(cubes, reference.FIT, weakest, roundness)
+    sole = (abs(t) < 0.5).all(axis=0)
+    columns = [x + REACH + t[0], y + top + t[1], layer + 1 + t[2], value, sole]
     return np.stack(columns, axis=1)[good]
 
 

@@ -83,9 +83,10 @@ def maxima(f, least=SECOND):  # type: ignore[no-untyped-def]
     All (N, ANGLES), for NumPy arrays and torch tensors alike. A maximum counts if its share is at
     least `least`.
     """
-    turn = list(range(ANGLES))
-    left, right = f[:, turn[-1:] + turn[:-1]], f[:, turn[1:] + turn[:1]]
-    highest = (f.amax(1) if hasattr(f, "amax") else f.max(1))[:, None]
+    if isinstance(f, np.ndarray):
+        left, right, highest = np.roll(f, 1, 1), np.roll(f, -1, 1), f.max(1)[:, None]
+    else:
+        left, right, highest = f.roll(1, 1), f.roll(-1, 1), f.amax(1)[:, None]
     bend, flat = left - 2 * f + right, highest <= 0
     peak = (f > left) & (f >= right) & (f > 0) & (f >= least * highest)
     return peak, 0.5 * (left - right) / (bend + (bend == 0)), f / (highest + flat) + flat

@@ -8,8 +8,11 @@ scale, y, x.
 """
 
 from itertools import product
+from typing import Any, NamedTuple
 
-from kd_cv.detector.scale_space import CANDIDATE, FARTHEST, REACH, STEPS
+import numpy as np
+
+from kd_cv.detector.scale_space import CANDIDATE, FARTHEST, IN_SCALE, IN_SPACE, REACH, STEPS
 
 
 def candidates(D, threshold: float):  # type: ignore[no-untyped-def]
@@ -34,52 +37,70 @@ def candidates(D, threshold: float):  # type: ignore[no-untyped-def]
     return peak | pit
 
 
-def fitted(cubes, in_space, in_scale, contrast: float, roundness: float):  # type: ignore[no-untyped-def]
-    """The extremum of D near the middle of each cube (N, 3, 5, 5), by Newton's method.
+def fitted(cubes, constants: "Fit", contrast: float, roundness: float):  # type: ignore[no-untyped-def]
+    """The extremum of D near the middle of each cube (3, 5, 5, N), by Newton's method.
 
     D is interpolated by polynomials through all samples: of degree 4 in x and y, 2 in scale.
-    in_space, in_scale: those of `scale_space`. Returns t (N, 3), the way to it in x, y and layers,
-    its D (N,), and whether it is one (N,): not too far, |D| at least `contrast`, and (a + b)^2 /
-    (a b) of its curvatures below `roundness`.
+    constants: `FIT`, as arrays of the cubes' library. Returns t (3, N), the way to it in x, y and
+    layers, its D (N,), and whether it is one (N,): not too far, |D| at least `contrast`, and
+    (a + b)^2 / (a b) of its curvatures below `roundness`.
     """
-    t = cubes[:, 0, 0, :3] * 0
+    highest, *lower = constants.polynomials
+    factors = list(constants.cofactors)
+    t = cubes[0, 0, :3] * 0
+    # Sums, not products of matrices: BLAS rounds by where in memory a cube lies.
     for step in range(STEPS + 1):
-        # J[:, a, b, c]: a-th, b-th, c-th derivative in scale, y, x
-        in_x, in_y, in_l = (
-            _weights(t[:, i], of) for i, of in enumerate((in_space, in_space, in_scale))
-        )
-        rows = cubes @ in_x[:, None].swapaxes(-1, -2)  # scale, y, derivative in x
-        planes = in_y[:, None] @ rows
-        J = (in_l @ planes.reshape(len(t), 3, 9)).reshape(len(t), 3, 3, 3)
-        value, gx, gy, gl = J[:, 0, 0, 0], J[:, 0, 0, 1], J[:, 0, 1, 0], J[:, 1, 0, 0]
-        xx, yy, ll = J[:, 0, 0, 2], J[:, 0, 2, 0], J[:, 2, 0, 0]
-        xy, xl, yl = J[:, 0, 1, 1], J[:, 1, 0, 1], J[:, 1, 1, 0]
+        at, weights = t[:, None, None], highest
+        for polynomial in lower:  # Horner's rule
+            weights = weights * at + polynomial
+        in_x, in_y, in_l = weights[0], weights[1], weights[2, :3]
+        rows = (cubes[:, :, None] * in_y[:, :, None]).sum(1)
+        planes = (rows[:, :, :, None] * in_x).sum(2)
+        # J[9 a + 3 b + c]: a-th, b-th, c-th derivative in scale, y, x
+        J = (planes[:, None] * in_l[:, :, None, None]).sum(0).reshape(27, -1)
         if step == STEPS:
             break
         # Cramer's rule for -H^-1 g, at most half a pixel a step
-        a, b, c = yy * ll - yl * yl, xl * yl - xy * ll, xy * yl - xl * yy
-        determinant = xx * a + xy * b + xl * c
-        over = -1.0 / (determinant + (determinant == 0))
-        moves = (
-            (a * gx + b * gy + c * gl) * over,
-            (b * gx + (xx * ll - xl * xl) * gy + (xy * xl - xx * yl) * gl) * over,
-            (c * gx + (xy * xl - xx * yl) * gy + (xx * yy - xy * xy) * gl) * over,
-        )
-        for i, move in enumerate(moves):
-            t[:, i] += move.clip(-0.5, 0.5)
-            t[:, i] = t[:, i].clip(-1.0, 1.0)
-        far = abs(moves[0]) + abs(moves[1]) + abs(moves[2]) > 0.1
+        a, b, c, d = (J[orders] for orders in factors)
+        cofactors = a * b - c * d
+        determinant = (J[constants.row] * cofactors[0]).sum(0)
+        moves = (cofactors * J[constants.gradient]).sum(1) / (determinant + (determinant == 0))
+        t = (t - moves.clip(-0.5, 0.5)).clip(-1.0, 1.0)
+    far = abs(moves).sum(0) > 0.1
+    value, xx, xy, yy, ll = J[0], J[2], J[4], J[6], J[18]
     trace, area = xx + yy, xx * yy - xy * xy
-    good = ~far & (abs(t) <= FARTHEST).all(1) & (abs(value) >= contrast)
-    good = good & (abs(cubes[:, 1, REACH, REACH]) >= CANDIDATE * abs(value))
+    good = ~far & (abs(t) <= FARTHEST).all(0) & (abs(value) >= contrast)
+    good = good & (abs(cubes[1, REACH, REACH]) >= CANDIDATE * abs(value))
     good = good & (area > 0) & (trace * trace < roundness * area)
     return t, value, good & (value * trace < 0) & (value * ll < 0)
 
 
-def _weights(t, polynomials):  # type: ignore[no-untyped-def]
-    """Weights (N, 3, 2r + 1) of the samples at t (N,): for value, first and second derivative."""
-    # Horner's rule
-    value = polynomials[:, -1] + 0 * t[:, None, None]
-    for p in range(polynomials.shape[1] - 2, -1, -1):
-        value = value * t[:, None, None] + polynomials[:, p]
-    return value
+class Fit(NamedTuple):
+    """Constants of `fitted`: polynomials, and where the derivatives stand among 27.
+
+    polynomials  (5, 3, 5, 3, 1) highest power first: of x, y and scale, sample, derivative; at t
+                 they weigh the samples of D and of its derivatives (see `derivatives`)
+    gradient     (3,) first derivatives in x, y and scale
+    row          (3,) first row of the Hessian H
+    cofactors    (4, 3, 3) the factors of H's cofactors, a b - c d
+    """
+
+    polynomials: Any
+    gradient: Any
+    row: Any
+    cofactors: Any
+
+
+def _fit() -> Fit:
+    polynomials = np.zeros((3, *IN_SPACE.shape))
+    polynomials[:2] = IN_SPACE
+    polynomials[2, :, :3, :3] = IN_SCALE
+    polynomials = polynomials.transpose(2, 0, 3, 1)[::-1, ..., None]
+    first = 3 ** np.arange(3)
+    H = first[:, None] + first
+    after, before = np.roll(np.arange(3), -1), np.roll(np.arange(3), 1)
+    pairs = ((after, after), (before, before), (after, before), (before, after))
+    return Fit(polynomials, first, H[0], np.stack([H[np.ix_(*pair)] for pair in pairs]))
+
+
+FIT = _fit()

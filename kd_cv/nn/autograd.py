@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import Parameter
 
 from kd_cv.descriptor import reference
 from kd_cv.descriptor.describer import describe_patches
@@ -68,7 +69,7 @@ class CompiledRaw(torch.autograd.Function):
 
 def recomputed(function: Callable[..., Tensor], *tensors: Tensor | None) -> Tensor:
     """function(*tensors), in little memory where a gradient is asked for."""
-    if followed(*tensors):
+    if torch.compiler.is_compiling() or torch.jit.is_tracing() or followed(*tensors):
         return function(*tensors)
     return _Recomputed.apply(function, *tensors)
 
@@ -88,6 +89,16 @@ def differentiated(*tensors: Tensor) -> bool:
     """Whether a derivative with respect to one of the tensors is asked for."""
     reverse = torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
     return reverse or followed(*tensors)
+
+
+def on_host(*tensors: Tensor) -> bool:
+    """Whether compiled code may read the tensors: on the CPU, and nobody traces the operations."""
+    return (
+        not torch.compiler.is_compiling()
+        and not torch.jit.is_tracing()
+        and not followed(*tensors)
+        and all(t.device.type == "cpu" and type(t) in (Tensor, Parameter) for t in tensors)
+    )
 
 
 def followed(*tensors: Tensor | None) -> bool:

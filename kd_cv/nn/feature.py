@@ -14,19 +14,28 @@ from kd_cv.descriptor.patches import as_scales, max_depth
 from kd_cv.descriptor.projection import Projection
 from kd_cv.descriptor.spec import Spec
 from kd_cv.extractor import Extractor
-from kd_cv.nn.autograd import recomputed
-from kd_cv.nn.detector import DETECTED_MAGNIFICATION, DoGDetector, as_lafs
+from kd_cv.nn.autograd import differentiated, recomputed
+from kd_cv.nn.detector import (
+    DETECTED_MAGNIFICATION,
+    DoGDetector,
+    as_lafs,
+    checked,
+    in_range,
+)
 from kd_cv.nn.lafs import frames_from_lafs, is_round, scaled
-from kd_cv.nn.module import KDModule
-from kd_cv.nn.sampling import Pyramid, pyramid_of, sample_scales
+from kd_cv.nn.module import KDModule, cast
+from kd_cv.nn.sampling import Pyramid, area, pyramid_of, sample_scales
 from kd_cv.settings import Settings
 from kd_cv.whitening.files import use_of_images
+
+#: Patches in memory at a time: on the CPU they fit the cache, other devices need much work at once.
+CHUNK_CPU, CHUNK = 1024, 16384
 
 
 class KDFeature(nn.Module):
     """Detector and descriptor: images in; LAFs, responses and descriptors out.
 
-    num_features   slots for each image
+    num_features   slots for each image, 2048 by default; a given detector has its own number
     detector       any Kornia detector: (images, mask) to (lafs, responses); `DoGDetector` by
                    default, whose keypoints are those of `KDDescriptor`
     descriptor     the `KDModule`; by default KDModule() with the matrices for images
@@ -34,65 +43,120 @@ class KDFeature(nn.Module):
                    are of 6 sigma (Kornia's `mr_size=6`); 6 describes the LAFs as they are
     scales         how many patch sizes to average over, or their factors, as in `KDDescriptor`
     upright        leave out the orientations of the default detector
-    chunk          patches in memory at a time
+    chunk          patches in memory at a time; by default 1,024 on the CPU, 16,384 elsewhere
+
+    Slots without a detection have a response of 0 and a zero descriptor: leave them out before you
+    match, or call `extract`.
 
     >>> lafs, responses, descriptors = KDFeature(500)(torch.rand(1, 1, 240, 320))
+    >>> found = responses[0] > 0
+    >>> descriptors[0][found].norm(dim=1).min() > 0.99
+    tensor(True)
     """
 
     def __init__(
         self,
-        num_features: int = 2048,
+        num_features: int | None = None,
         detector: nn.Module | None = None,
         descriptor: KDModule | None = None,
         magnification: float | str = MAGNIFICATION,
         scales: int | Sequence[float] = 1,
         upright: bool = False,
-        chunk: int = 1024,
+        chunk: int | None = None,
     ) -> None:
         super().__init__()
         if detector is not None and upright:
             raise ValueError("upright is for the default detector: give yours no orientation")
-        self.detector = detector or DoGDetector(num_features, upright)
+        if detector is not None and num_features is not None:
+            raise ValueError(
+                f"num_features={num_features} is for the default detector: "
+                "give the number to yours, and leave it out here"
+            )
+        count = 2048 if num_features is None else num_features
+        self.detector = detector or DoGDetector(count, upright)
         self.magnification = as_magnification(magnification)
         self.scales = as_scales(scales)
         self.descriptor = descriptor or KDModule(use=use_of_images(self.scales))
-        self.chunk = as_int(chunk, "chunk")
+        self.chunk = None if chunk is None else as_int(chunk, "chunk")
         self.eval()
 
     @overload
-    def forward(
-        self, images: Tensor, mask: Tensor | None = None
-    ) -> tuple[Tensor, Tensor, Tensor]: ...
+    def forward(self, img: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]: ...
     @overload
     def forward(
-        self, images: list[Tensor] | tuple[Tensor, ...], mask: Sequence[Tensor] | None = None
+        self, img: list[Tensor] | tuple[Tensor, ...], mask: Sequence[Tensor] | None = None
     ) -> tuple[list[Tensor], list[Tensor], list[Tensor]]: ...
-    def forward(self, images: Any, mask: Any = None) -> tuple[Any, Any, Any]:
+    def forward(self, img: Any, mask: Any = None) -> tuple[Any, Any, Any]:
         """LAFs, scaled to what was described, responses and descriptors.
 
         A batch (B, 1 or 3, H, W) gives (B, N, 2, 3), (B, N), (B, N, D), N = num_features, as
         kornia.feature.LocalFeature does; slots without a detection have zeros in all three. A list
         of images (1 or 3, H, W) of any sizes gives three lists, without such slots: (n, 2, 3),
         (n,), (n, D). mask (B, 1, H, W), or a list of (1, H, W): where to detect.
+
+        Descriptors have the type of the images; LAFs and responses float32 at least.
         """
-        if isinstance(images, list | tuple):
-            return self._ragged(images, mask)  # type: ignore[return-value]
-        gray = as_gray_batch(images)
-        if self._is_compiled(gray):
-            return self._extracted(gray, mask)
-        lafs, responses = self.detector(gray, mask)
-        lafs = scaled(lafs, self.magnification / DETECTED_MAGNIFICATION)
-        return lafs, responses, self._describe_gray(gray, lafs)
+        if isinstance(img, list | tuple):
+            return self._ragged(img, mask)  # type: ignore[return-value]
+        gray, kd = as_gray_batch(img), self.descriptor
+        if type(self.detector) is not DoGDetector:
+            lafs, responses = self.detector(gray, mask)
+            lafs = self._scaled(lafs)
+            return lafs, responses, self._describe_gray(gray, lafs)
+        planes, seen = checked(gray, mask)
+        if kd.fusable(gray, *kd.matrices):
+            lafs, responses, descriptors = self._extracted(self.detector, planes, seen)
+            return (*self._typed(gray, lafs, responses), descriptors.to(gray.dtype))
+        # With a gradient, and for float64, the descriptor has a pyramid of its own.
+        pitch = self.magnification * max(self.scales) / kd.patch_size
+        pyramid = pyramid_of(planes, self.detector.depth(planes.shape[1:], pitch))
+        with torch.no_grad():
+            frames, responses = self.detector.in_torch(planes, seen, pyramid)
+        if gray.dtype == torch.float64 or differentiated(gray):
+            pyramid = self._pyramid(gray)
+        lafs, responses = self._typed(gray, *as_lafs(frames, responses))
+        return lafs, responses, cast(self._described(pyramid, lafs), gray.dtype)
 
-    def _is_compiled(self, gray: Tensor) -> bool:
-        """Whether detector and descriptor run in one compiled pass, as in `KDDescriptor`."""
-        kd = self.descriptor
-        return type(self.detector) is DoGDetector and kd.fusable(gray, *kd.matrices)
+    @torch.no_grad()
+    def extract(self, image: Tensor, mask: Tensor | None = None) -> dict[str, Tensor]:
+        """Features of one image (C, H, W) or (1, C, H, W), without empty slots, as for LightGlue.
 
-    def _extracted(self, gray: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+        The n keypoints, the strongest first:
+        keypoints (1, n, 2) x and y, keypoint_scores (1, n), descriptors (1, n, D), scales (1, n),
+        the diameter in pixels as of cv2.KeyPoint, oris (1, n), the angle in radians clockwise,
+        image_size (1, 2) width and height.
+        """
+        if image.dim() == 3:
+            image, mask = image[None], None if mask is None else mask[None]
+        if image.dim() != 4 or len(image) != 1:
+            raise ValueError(f"image must be (C, H, W) or (1, C, H, W), got {list(image.shape)}")
+        lafs, responses, descriptors = self(image, mask)
+        found = responses > 0
+        lafs, (height, width) = lafs[found], image.shape[2:]
+        (a, b, _), _ = lafs.permute(1, 2, 0)
+        features = {
+            "keypoints": lafs[..., 2],
+            "keypoint_scores": responses[found],
+            "descriptors": descriptors[found],
+            "scales": 2 * area(lafs[None])[0].sqrt() / self.magnification,
+            "oris": torch.atan2(-b, a) % (2 * torch.pi),
+            "image_size": lafs.new_tensor([width, height]),
+        }
+        return {name: values[None] for name, values in features.items()}
+
+    def _scaled(self, lafs: Tensor) -> Tensor:
+        return scaled(lafs, self.magnification / DETECTED_MAGNIFICATION)
+
+    def _typed(self, gray: Tensor, lafs: Tensor, responses: Tensor) -> tuple[Tensor, Tensor]:
+        """LAFs as large as the patches, and responses, of the images' type or float32."""
+        kind = torch.float64 if gray.dtype == torch.float64 else torch.float32
+        return cast(self._scaled(lafs), kind), cast(responses, kind)
+
+    def _extracted(
+        self, detector: DoGDetector, planes: Tensor, mask: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """LAFs, responses and descriptors by the extractor, one image after the other."""
-        detector, kd = self.detector, self.descriptor
-        planes, seen = detector.checked(gray, mask)
+        kd = self.descriptor
         settings = Settings(
             kd.patch_size, kd.kernel, None, magnification=self.magnification, scales=self.scales,
             upright=detector.upright, drop=False,
@@ -102,14 +166,12 @@ class KDFeature(nn.Module):
         frames, responses = np.zeros((*slots, 4)), np.zeros(slots)
         descriptors = np.zeros((*slots, kd.dim), np.float32)
         for b, plane in enumerate(planes.contiguous().numpy()):
-            where = None if seen is None else seen[b].to(torch.uint8).numpy()
+            where = None if mask is None else mask[b].to(torch.uint8).numpy()
             features = extractor.extract(plane, where)
-            for padded, values in zip((frames, responses, descriptors), features, strict=True):
-                padded[b, : len(values)] = values
+            for padded, values in zip((frames, responses, descriptors), features[:3], strict=True):
+                padded[b, : len(values)] = values  # type: ignore[index]
         lafs, strengths = as_lafs(torch.from_numpy(frames), torch.from_numpy(responses))
-        lafs = scaled(lafs, self.magnification / DETECTED_MAGNIFICATION)
-        kind = gray.dtype
-        return lafs.to(kind), strengths.to(kind), torch.from_numpy(descriptors).to(kind)
+        return lafs, strengths, torch.from_numpy(descriptors)
 
     def _describer(self) -> Describer:
         kd = self.descriptor
@@ -124,16 +186,23 @@ class KDFeature(nn.Module):
         return self._describe_gray(as_gray_batch(images), lafs)
 
     def _describe_gray(self, gray: Tensor, lafs: Tensor) -> Tensor:
-        planes = gray[:, 0].to(torch.promote_types(gray.dtype, torch.float32))
         kd = self.descriptor
-        if kd.fusable(planes, lafs, *kd.matrices) and is_round(lafs):
-            return self._at_frames(planes, lafs).to(gray.dtype)
-        _, height, width = planes.shape
-        pyramid = pyramid_of(planes, max_depth((height, width)))
-        some = max(1, self.chunk // max(1, len(lafs) * len(self.scales)))
-        parts = lafs.to(gray.device, planes.dtype).split(some, dim=1)
-        rows = [self._describe(pyramid, part) for part in parts]
-        return torch.cat(rows, dim=1).to(gray.dtype)
+        if kd.fusable(gray, lafs, *kd.matrices) and is_round(lafs):
+            return self._at_frames(in_range(gray[:, 0].float()), lafs).to(gray.dtype)
+        return self._described(self._pyramid(gray), lafs).to(gray.dtype)
+
+    def _pyramid(self, gray: Tensor) -> Pyramid:
+        planes = in_range(gray[:, 0].to(torch.promote_types(gray.dtype, torch.float32)))
+        height, width = planes.shape[1:]
+        return pyramid_of(planes, max_depth((height, width)))
+
+    def _described(self, pyramid: Pyramid, lafs: Tensor) -> Tensor:
+        lafs = cast(lafs, pyramid.pixels.dtype)
+        if torch.compiler.is_compiling():
+            return self._describe(pyramid, lafs)
+        chunk = self.chunk or (CHUNK_CPU if lafs.device.type == "cpu" else CHUNK)
+        parts = lafs.split(max(1, chunk // max(1, len(lafs) * len(self.scales))), dim=1)
+        return torch.cat([self._describe(pyramid, part) for part in parts], dim=1)
 
     def _at_frames(self, planes: Tensor, lafs: Tensor) -> Tensor:
         """As `KDDescriptor` does it: sampled and described in one compiled pass."""
@@ -147,7 +216,7 @@ class KDFeature(nn.Module):
 
     def _describe(self, pyramid: Pyramid, lafs: Tensor) -> Tensor:
         def patches(pixels: Tensor, lafs: Tensor) -> Tensor:
-            levels = Pyramid(pixels, pyramid.shapes)
+            levels = pyramid._replace(pixels=pixels)
             return sample_scales(levels, lafs, self.scales, self.descriptor.patch_size)
 
         rows = self.descriptor.pooled(recomputed(patches, pyramid.pixels, lafs).flatten(0, 1))

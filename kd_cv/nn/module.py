@@ -19,8 +19,8 @@ from kd_cv.nn.autograd import (
     CompiledRaw,
     autocasts,
     differentiated,
-    followed,
     full_precision,
+    on_host,
     recomputed,
 )
 from kd_cv.settings import with_aliases
@@ -39,10 +39,21 @@ TENSORS = (*CONSTANTS, "mu", "A")
 
 # Pixels described at a time; half where there may be gradients, which need more memory.
 # On the CPU a plane of them fits the cache; other devices need more work at once to be busy.
-CHUNK_CPU, CHUNK = 1 << 19, 1 << 22
+CHUNK_CPU, CHUNK = 1 << 19, 1 << 24
 
 
-class KDModule(nn.Module):
+class Float32Module(nn.Module):
+    """A module whose tensors move, but stay float32: in half precision they would be useless."""
+
+    def _apply(self, fn: Any, recurse: bool = True) -> Any:
+        def move(t: Tensor) -> Tensor:
+            moved = fn(t)
+            return moved if moved.dtype == t.dtype else t.to(moved.device)
+
+        return super()._apply(move, recurse)
+
+
+class KDModule(Float32Module):
     """Kernel descriptor of patches: (B, 1, P, P) in 0..1 to (B, D), unit rows.
 
     patch_size, kernel, whitening, weights, dim: as in `KDDescriptor`. With `trainable` the
@@ -64,6 +75,7 @@ class KDModule(nn.Module):
     Phi: Tensor
     T: Tensor
     parts: Tensor
+    exponent: Tensor
     mu: Tensor | None
     A: Tensor | None
     _float32: list[Tensor | None]
@@ -88,7 +100,9 @@ class KDModule(nn.Module):
         self.kernel = kernel
         self.whitening = whitening
         self.dim = projection.dim if projection else spec.dim
+        self.use: Use = use
         self.power = projection.power if projection else 1.0
+        self.register_buffer("exponent", _float32(self.power))  # `power`, for the state_dict
         for name in CONSTANTS:
             self.register_buffer(name, _float32(getattr(spec.constants, name)))
         for name in ("mu", "A"):
@@ -98,7 +112,8 @@ class KDModule(nn.Module):
             else:
                 self.register_buffer(name, value)
         _remember(self)
-        self.register_load_state_dict_post_hook(_remember)
+        self.register_load_state_dict_pre_hook(_with_exponent)
+        self.register_load_state_dict_post_hook(_loaded)
 
     @torch.jit.unused
     def as_whitening(self, weights: Weights = DEFAULT_WEIGHTS) -> Whitening:
@@ -108,7 +123,7 @@ class KDModule(nn.Module):
         """
         if self.mu is None or self.A is None or self.power != 1.0:
             raise ValueError(f"whitening {self.whitening!r} has no matrix that could be trained")
-        began = resolve(weights, self.kernel, self.patch_size)
+        began = resolve(weights, self.kernel, self.patch_size, use=self.use)
         mu, A = (tensor.detach().cpu().float().numpy() for tensor in (self.mu, self.A))
         if len(mu) != began.dim or A.shape[1] > began.max_dim:
             raise ValueError(
@@ -174,8 +189,7 @@ class KDModule(nn.Module):
         """The same as `plain`: in little memory, in full precision, compiled where possible."""
         tensors = [getattr(self, name) for name in TENSORS]
         if self.Phi.dtype in (torch.float16, torch.bfloat16):
-            # functional_call, in Kornia's LAFDescriptor for example, handed in cast tensors.
-            tensors = [t if t is None else t.to(self.Phi.device) for t in self._float32]
+            tensors = [_uncast(*pair) for pair in zip(tensors, self._float32, strict=True)]
         # Without Numba there is no compiled way back.
         if self.compilable(patches) and (load_compiled() or not differentiated(patches)):
             spec, mu, A = Spec(self.patch_size, self.kernel), *tensors[-2:]
@@ -208,22 +222,10 @@ class KDModule(nn.Module):
     @torch.jit.unused
     def compilable(self, *tensors: Tensor) -> bool:
         """Whether there is compiled code for these, with or without derivatives."""
-        return (
-            not torch.compiler.is_compiling()
-            and not followed(*tensors)
-            and self.Phi.device.type == "cpu"
-            and all(t.device.type == "cpu" and type(t) is Tensor for t in tensors)
-            and all(t.dtype != torch.float64 for t in tensors)
-        )
+        return on_host(self.Phi, *tensors) and all(t.dtype != torch.float64 for t in tensors)
 
     def _apply(self, fn: Any, recurse: bool = True) -> "KDModule":
-        """Moves tensors, never casts them: a whitening matrix in half precision is useless."""
-
-        def move(t: Tensor) -> Tensor:
-            moved = fn(t)
-            return moved if moved.dtype == t.dtype else t.to(moved.device)
-
-        super()._apply(move, recurse)
+        super()._apply(fn, recurse)
         _remember(self)
         return self
 
@@ -250,11 +252,12 @@ def plain(
 ) -> Tensor:
     """(B, S, P, P) to (B, D) by plain torch operations, on any device and in TorchScript."""
     dtype = torch.float64 if patches.dtype == torch.float64 else torch.float32
-    x = patches.to(dtype).reshape(patches.shape[0] * S, patches.shape[2], patches.shape[3])
+    x = cast(patches, dtype).reshape(patches.shape[0] * S, patches.shape[2], patches.shape[3])
     V = reference.raw(
-        x, smooth.to(dtype), diff.to(dtype), Phi.to(dtype), T.to(dtype), parts.to(dtype)
-    )
-    return whitened(V, mu, A, S, power).to(patches.dtype)
+        x, cast(smooth, dtype), cast(diff, dtype), cast(Phi, dtype), cast(T, dtype),
+        cast(parts, dtype),
+    )  # fmt: skip
+    return cast(whitened(V, mu, A, S, power), patches.dtype)
 
 
 def _in_full_precision(S: int, power: float, patches: Tensor, *tensors: Any) -> Tensor:
@@ -268,14 +271,41 @@ def whitened(V: Tensor, mu: Tensor | None, A: Tensor | None, S: int, power: floa
     if S != 1:
         V = reference.normalised(V.reshape(V.shape[0] // S, S, V.shape[1]).sum(1))
     if mu is not None and A is not None:
-        V = project(V, mu.to(V.dtype), A.to(V.dtype), power)
+        V = project(V, cast(mu, V.dtype), cast(A, V.dtype), power)
     return V
+
+
+def cast(tensor: Tensor, dtype: torch.dtype) -> Tensor:
+    """The tensor in this type. `to` adds two operations to exported programs even if it is."""
+    return tensor if tensor.dtype == dtype else tensor.to(dtype)
 
 
 def _float32(array: Any) -> Tensor:
     return torch.tensor(array, dtype=torch.float32)
 
 
-def _remember(module: KDModule, *_: Any) -> None:
+def _remember(module: KDModule) -> None:
     """Keeps hold of the float32 tensors themselves, for when cast ones stand in their place."""
     module._float32 = [getattr(module, name) for name in TENSORS]
+
+
+def _uncast(given: Tensor | None, own: Tensor | None) -> Tensor | None:
+    """The module's own tensor where a cast copy of it is given; any other one as given.
+
+    functional_call, in Kornia's LAFDescriptor for example, hands in cast tensors.
+    """
+    if given is None or own is None or given.shape != own.shape:
+        return given
+    own = own.to(given.device)
+    return torch.where((given == own.to(given.dtype)).all(), own, given.to(own.dtype))
+
+
+def _with_exponent(module: KDModule, state: dict[str, Any], prefix: str, *_: Any) -> None:
+    """States of earlier versions have no exponent: theirs is that of the module."""
+    state.setdefault(prefix + "exponent", module.exponent)
+
+
+def _loaded(module: KDModule, _: Any) -> None:
+    if module.exponent.device.type != "meta":
+        module.power = float(module.exponent)
+    _remember(module)

@@ -9,43 +9,78 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from kd_cv.descriptor.patches import FADE, SHARPNESS
 from kd_cv.gray import MAX_SIDE
+from kd_cv.nn.autograd import recomputed
 from kd_cv.nn.lafs import scaled
 
 
 class Pyramid(NamedTuple):
-    """Images and their halvings: all pixels (B, sum of h * w), and the (h, w) of each level."""
+    """Images and their halvings.
+
+    pixels  (B, sum of h * w) of all levels
+    starts  (levels,) where each begins
+    shape   (H, W) of the first
+    """
 
     pixels: Tensor
-    shapes: list[Sequence[int]]
+    starts: Tensor
+    shape: Sequence[int]
 
 
 def pyramid_of(images: Tensor, depth: int) -> Pyramid:
     """Images (B, H, W) and `depth` halvings of them."""
-    levels = [images]
+    levels = [images[:, None]]
     for _ in range(depth):
-        levels.append(halved(levels[-1]))
-    return Pyramid(torch.cat([x.flatten(1) for x in levels], dim=1), [x.shape[1:] for x in levels])
+        levels.append(recomputed(halved, levels[-1]))
+    sizes = [images.new_full((1,), x.shape[2] * x.shape[3], dtype=torch.int64) for x in levels]
+    starts = F.pad(torch.cat(sizes)[:-1].cumsum(0), (1, 0))
+    return Pyramid(torch.cat([x.flatten(1) for x in levels], dim=1), starts, images.shape[1:])
 
 
 def halved(images: Tensor) -> Tensor:
-    """cv2.pyrDown of (B, H, W): smoothed by 1 4 6 4 1 both ways, then every second pixel."""
-    for _ in range(2):  # down the rows, then, transposed, along them
-        last = images.shape[1] - 1
-        rows = 2 * torch.arange(last // 2 + 1, device=images.device)
-        # Reflected about the centres of the outermost pixels.
-        indices = [(last - (last - (rows + k).abs()).abs()).clamp(min=0) for k in range(-2, 3)]
-        a, b, c, d, e = (images[:, index] for index in indices)
-        images = ((a + e + 4 * (b + d) + 6 * c) / 16).transpose(1, 2)
+    """cv2.pyrDown of (B, 1, H, W): smoothed by 1 4 6 4 1 both ways, then every second pixel."""
+    padded = mirrored(images, [2, 2, 2, 2])
+    for _ in range(3):  # 1 4 6 4 1 is 1 1 four times
+        padded = F.avg_pool2d(padded, 2, 1)
+    return F.avg_pool2d(padded, 2, 2)
+
+
+def mirrored(images: Tensor, wanted: list[int]) -> Tensor:
+    """Images (..., H, W) and pixels of their mirror images: left, right, above, below."""
+    height, width = images.shape[-2:]
+    if not all(isinstance(side, int) and side > 1 for side in (height, width)):
+        # One pixel, or a size that an exported program is yet to see.
+        rows, columns = (_mirrored_line(side, wanted[0], images) for side in (height, width))
+        return images[..., rows, :][..., columns]
+    while any(wanted):  # a reflection is smaller than its image: a small one needs several
+        height, width = images.shape[-2:]
+        most = (width - 1, width - 1, height - 1, height - 1)
+        now = [min(pair) for pair in zip(wanted, most, strict=True)]
+        images = F.pad(images, now, "reflect")
+        wanted = [pixels - done for pixels, done in zip(wanted, now, strict=True)]
     return images
+
+
+def _mirrored_line(size: int, reach: int, like: Tensor) -> Tensor:
+    """Indices of the pixels of a line, and of `reach` mirror images to either side."""
+    last, index = size - 1, arange(size + 2 * reach, like, torch.int64) - reach
+    return (last - (last - index.abs()).abs()).clamp(min=0)
+
+
+def arange(count: int, like: Tensor, dtype: torch.dtype) -> Tensor:
+    """torch.arange on the device of a tensor, without naming it: exported programs can move."""
+    return like.new_ones(count, dtype=dtype).cumsum(0) - 1
 
 
 def sample_scales(
     pyramid: Pyramid, lafs: Tensor, scales: Sequence[float], patch_size: int
 ) -> Tensor:
     """Patches (B, N, S, P, P) at LAFs (B, N, 2, 3), each at S scales of it."""
+    if tuple(scales) == (1.0,):
+        return sample(pyramid, lafs, patch_size)[:, :, None]
     return torch.stack([sample(pyramid, scaled(lafs, f), patch_size) for f in scales], dim=2)
 
 
@@ -55,36 +90,34 @@ def sample(pyramid: Pyramid, lafs: Tensor, patch_size: int) -> Tensor:
     From the level where samples are about a pixel apart; of an affine LAF, in the mean of its axes.
     """
     P = patch_size
-    good = describable(lafs, pyramid.shapes[0])[..., None, None]
+    good = describable(lafs, pyramid.shape)[..., None, None]
     lafs = torch.where(good, lafs, 0.0)
     pitch = 2 / P * area(lafs.detach()).sqrt()
-    level = (torch.log2(pitch) + SHARPNESS).floor().clamp(0, len(pyramid.shapes) - 1)
+    level = (torch.log2(pitch) + SHARPNESS).floor().clamp(0, len(pyramid.starts) - 1)
+    level = level[..., None, None]
 
-    # Where each patch's level begins in the pyramid, and how large it is. Sizes become tensors
-    # first: the ONNX exporter knows no product of a tensor and a symbolic size.
-    start, height, width = (torch.zeros_like(level, dtype=torch.int64) for _ in range(3))
-    for index, shape in enumerate(pyramid.shapes):
-        h, w = (torch.full_like(start, side) for side in shape)
-        start = start + h * w * (level > index)
-        height, width = height + h * (level == index), width + w * (level == index)
-    start, height, width = (t[..., None, None] for t in (start, height, width))
+    # Where each patch's level begins, and its size: halving rounds up. Sizes become tensors first:
+    # the ONNX exporter knows no product of a tensor and a symbolic size.
+    start = pyramid.starts[level.long()]
+    shrink = torch.exp2(-level)
+    height, width = ((torch.full_like(level, side) * shrink).ceil() for side in pyramid.shape)
 
     # The centres of P x P equal cells of the square c + A [-1, 1]^2.
-    u = (2 * torch.arange(P, device=lafs.device, dtype=lafs.dtype) + 1) / P - 1
+    u = (2 * arange(P, lafs, lafs.dtype) + 1) / P - 1
     u, v = u[None, :], u[:, None]
-    in_level = lafs * torch.exp2(-level)[..., None, None]
+    in_level = lafs * shrink
     ax, bx, cx, ay, by, cy = in_level.flatten(2)[..., None, None].unbind(2)
     x_there, y_there = cx + ax * u + bx * v, cy + ay * u + by * v
     x = x_there.clamp(min=0).minimum(width - 1)
     y = y_there.clamp(min=0).minimum(height - 1)
-    x0, y0 = x.detach().to(torch.int64), y.detach().to(torch.int64)
-    x1, y1 = (x0 + 1).minimum(width - 1), start + (y0 + 1).minimum(height - 1) * width
+    x0, y0 = x.detach().floor(), y.detach().floor()
     fx, fy = x - x0, y - y0
-    y0 = start + y0 * width
-    a, b, c, d = (
-        pyramid.pixels.gather(1, index.flatten(1)).reshape(x.shape)
-        for index in (y0 + x0, y0 + x1, y1 + x0, y1 + x1)
-    )
+    line = width.long()
+    right, down = x0 < width - 1, (y0 < height - 1) * line
+    first = start + y0.long() * line + x0.long()
+    corners = torch.stack([first, first + right, first + down, first + down + right], 1)
+    pixels = pyramid.pixels.gather(1, corners.flatten(1))
+    a, b, c, d = pixels.view_as(corners).unbind(1)
     upper = a + fx * (b - a)
     repeated = upper + fy * (c + fx * (d - c) - upper)
     beyond = (x_there - x).abs() + (y_there - y).abs()
@@ -101,11 +134,12 @@ def describable(lafs: Tensor, shape: Sequence[int]) -> Tensor:
     reach_x, reach_y = ax.abs() + bx.abs(), ay.abs() + by.abs()
     inside = (x + reach_x > -0.5) & (y + reach_y > -0.5)
     inside = inside & (x - reach_x < shape[1] - 0.5) & (y - reach_y < shape[0] - 0.5)
-    side = 2 * area(lafs).sqrt()
+    side = 2 * (ax * by - bx * ay).abs().sqrt()
     sensible = (side >= 1 / MAX_SIDE) & (side <= MAX_SIDE)
     return inside & sensible & (lafs.abs() < torch.inf).flatten(2).all(2)
 
 
 def area(lafs: Tensor) -> Tensor:
     """|det A| of LAFs (B, N, 2, 3): the square of their scale, (B, N)."""
-    return (lafs[..., 0, 0] * lafs[..., 1, 1] - lafs[..., 0, 1] * lafs[..., 1, 0]).abs()
+    ax, bx, _, ay, by, _ = lafs.flatten(2).unbind(2)
+    return (ax * by - bx * ay).abs()

@@ -6,10 +6,11 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from kd_cv import DoG, KDDescriptor, KDFeature  # noqa: E402
-from kd_cv.detector.scale_space import ScaleSpace  # noqa: E402
+from kd_cv.detector import detect, reference  # noqa: E402
 from kd_cv.nn import detector  # noqa: E402
-from kd_cv.nn.detector import DoGDetector, in_torch  # noqa: E402
+from kd_cv.nn.detector import DoGDetector, checked  # noqa: E402
 from kd_cv.nn.lafs import frames_from_lafs  # noqa: E402
+from kd_cv.nn.scale_space import gain_of, peaks  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +41,7 @@ def frames_of(lafs):
 @pytest.mark.parametrize("by_torch", [False, True])
 def test_keypoints_are_those_of_the_cpu(images, grays, monkeypatch, by_torch, upright):
     if by_torch:
-        monkeypatch.setattr(detector, "_compiled", in_torch)
+        monkeypatch.setattr(DoGDetector, "_compiled", DoGDetector.in_torch)
     lafs, responses = DoGDetector(300, upright)(images)
     assert lafs.shape == (2, 300, 2, 3) and responses.shape == (2, 300)
     kd = KDDescriptor(300, upright=upright)
@@ -55,12 +56,12 @@ def test_keypoints_are_those_of_the_cpu(images, grays, monkeypatch, by_torch, up
 
 @pytest.mark.slow
 def test_a_batch_is_its_images_and_settings_count(images):
-    space = ScaleSpace(contrast=0.03, edge=6.0)
-    frames, responses = in_torch(images[:, 0], None, space, 200, False)
+    of = DoGDetector(200, contrastThreshold=0.03, edgeThreshold=6.0)
+    frames, responses = of.in_torch(images[:, 0])
     for b in range(2):
-        alone = in_torch(images[b : b + 1, 0], None, space, 200, False)
-        torch.testing.assert_close(frames[b], alone[0][0], rtol=1e-3, atol=1e-3)
-        torch.testing.assert_close(responses[b], alone[1][0], rtol=1e-3, atol=1e-5)
+        alone = of.in_torch(images[b : b + 1, 0])
+        torch.testing.assert_close(frames[b, :, :2], alone[0][0, :, :2], rtol=0, atol=1e-4)
+        torch.testing.assert_close(responses[b], alone[1][0], rtol=1e-4, atol=1e-6)
     few = DoGDetector(2000, contrastThreshold=0.1)(images)[1]
     assert 0 < (few > 0).sum() < (DoGDetector(2000)(images)[1] > 0).sum()
     assert "contrastThreshold=0.1" in repr(DoGDetector(2000, contrastThreshold=0.1))
@@ -70,7 +71,7 @@ def test_a_batch_is_its_images_and_settings_count(images):
 @pytest.mark.parametrize("by_torch", [False, True])
 def test_masks_flat_and_small_images(images, grays, monkeypatch, by_torch):
     if by_torch:
-        monkeypatch.setattr(detector, "_compiled", in_torch)
+        monkeypatch.setattr(DoGDetector, "_compiled", DoGDetector.in_torch)
     mask = torch.zeros_like(images)
     mask[0, :, :, 200:] = 1
     lafs, responses = DoGDetector(100)(images, mask)
@@ -83,10 +84,40 @@ def test_masks_flat_and_small_images(images, grays, monkeypatch, by_torch):
         assert lafs.shape == (2, 7, 2, 3) and not lafs.any() and not responses.any()
 
 
-def test_types_follow_the_images(images):
-    for dtype in (torch.float16, torch.float64):
+def test_positions_are_float32_at_least(images):
+    for dtype, kind in ((torch.float16, torch.float32), (torch.float64, torch.float64)):
         lafs, responses = DoGDetector(20)(images.to(dtype))
-        assert lafs.dtype == responses.dtype == dtype
+        assert lafs.dtype == responses.dtype == kind
+
+
+def test_extreme_pixels_are_those_of_the_reference_with_equal_neighbours_too():
+    generator = torch.Generator().manual_seed(0)
+    D = torch.randint(-4, 5, (2, 5, 40, 30), generator=generator).float()
+    expected = reference.candidates(D, 0.5)
+    found = peaks(torch.stack([D, -D]), 0.5).amax(0)[..., 2:-2, 2:-2]
+    assert expected.sum() > 50 and torch.equal(found > 0, expected)
+
+
+def test_the_gain_ignores_borders_and_masks(grays):
+    padded = np.pad(grays[0], ((0, 30), (20, 0)), constant_values=0.7)
+    mask = np.zeros(padded.shape, np.uint8)
+    mask[10:200, 50:300] = 1
+    for where in (None, mask):
+        ours = gain_of(
+            torch.from_numpy(padded)[None],
+            None if where is None else torch.from_numpy(where != 0)[None],
+        )
+        assert ours.item() == pytest.approx(detect.gain_of(padded, where), rel=1e-4)
+
+
+@pytest.mark.slow
+def test_faint_images_have_the_same_keypoints(images):
+    for find in (DoGDetector(100), DoGDetector(100).in_torch):
+        first, second = (
+            find(x if find.__class__ is DoGDetector else checked(x, None)[0])
+            for x in (images, images * 2.0**-30)
+        )
+        torch.testing.assert_close(first[0], second[0])
 
 
 def test_wrong_arguments(images):

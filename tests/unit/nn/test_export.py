@@ -105,7 +105,7 @@ def test_halved_is_pyrdown(camera):
     for shape in ((512, 512), (301, 20), (2, 7), (1, 1)):
         image = camera[: shape[0], : shape[1]].astype(np.float32)
         expected = cv2.pyrDown(image)
-        ours = halved(torch.from_numpy(image)[None])[0]
+        ours = halved(torch.from_numpy(image)[None, None])[0, 0]
         np.testing.assert_allclose(ours, expected, rtol=1e-5, atol=1e-4)
 
 
@@ -188,5 +188,5 @@ def test_an_onnx_file_that_differs_is_not_kept(tmp_path, monkeypatch):
 
 def test_settings_of_images_are_refused_for_patches(tmp_path):
     pytest.importorskip("onnxruntime")
-    with pytest.raises(ValueError, match="magnification and scales need image=True"):
+    with pytest.raises(ValueError, match="magnification and scales need image=True or size"):
         export_onnx(tmp_path / "kd.onnx", scales=3)
