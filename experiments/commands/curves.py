@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kd_cv.cli.outputs import FIGURES, check_output, draw_figure, say_picture
-
 from experiments.commands.options import add_figure, add_json, make_parser
+from experiments.commands.output import draw_figure, say_picture
 from experiments.paper.numbers import EIGENVALUES, FPR95_OVER_BETA, FPR95_OVER_T
 from experiments.protocols.candidates import PATCH_SIZE_OF_SETS, kd_candidate
 from experiments.protocols.patch_curves import robustness_curves, shrinkage_curves
 from experiments.protocols.readers import labelled_pairs
+from kd_cv.cli.options import FIGURES, check_output
 from kd_cv.cli.tables import print_table, telling
 from kd_cv.descriptor.spec import KERNELS, Spec
 from kd_cv.settings import Settings

@@ -1,8 +1,9 @@
 """How protocols show their scores: as a table, with the paper's numbers, or as JSON."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from experiments.protocols.scores import Score
@@ -62,3 +63,19 @@ def report_scores(
         for score in scores
     ]
     print_table(["descriptor", "dim", *titles, *shown], rows, note)
+
+
+def draw_figure(output: Path, size: tuple[float, float], draw: Callable[[Any], Any]) -> None:
+    """Write what draw(figure) draws in an empty figure of this size in inches."""
+    from kd_cv.viz.style import Figure, save_plot, style
+
+    with style():
+        figure = Figure(figsize=size)  # not pyplot's, which might open a window
+        draw(figure)
+        save_plot(output, figure)
+
+
+def say_picture(output: Path | None) -> None:
+    """Print where the picture is, if there is one."""
+    if output:
+        print(f"picture: {output.resolve()}")

@@ -9,8 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from kd_cv.cli.outputs import FIGURES, check_output, draw_figure, say_picture
-
 from experiments.commands.options import (
     add_comparison,
     add_figure,
@@ -21,7 +19,7 @@ from experiments.commands.options import (
     make_parser,
     words,
 )
-from experiments.commands.output import report_scores
+from experiments.commands.output import draw_figure, report_scores, say_picture
 from experiments.protocols.cache import Cache
 from experiments.protocols.cameras import read_scenes
 from experiments.protocols.matching import image_matching
@@ -30,6 +28,7 @@ from experiments.protocols.pipelines import make_pipelines, on_homographies, on_
 from experiments.protocols.pose import MAX_ANGLE, THRESHOLDS, relative_pose
 from experiments.protocols.readers import image_sets
 from experiments.protocols.scores import Score
+from kd_cv.cli.options import FIGURES, check_output
 from kd_cv.cli.tables import telling
 from kd_cv.descriptor.frames import MAGNIFICATION
 from kd_cv.opencv.rootsift import DESCRIPTORS
