@@ -15,7 +15,6 @@ from typing import Any
 
 import cv2
 import numpy as np
-from kd_cv.cli.detectors import available, make_detector
 from numpy.typing import NDArray
 
 from experiments.protocols import metrics
@@ -23,6 +22,7 @@ from experiments.protocols.candidates import sift_keypoints
 from experiments.protocols.readers import read_images
 from experiments.scenes.sequences import ImageSet
 from kd_cv import KDDescriptor
+from kd_cv.cli.pair import available, make_detector
 from kd_cv.keypoints import from_keypoints
 from kd_cv.matching.neighbours import match_descriptors
 
