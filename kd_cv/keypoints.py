@@ -105,12 +105,3 @@ def strongest(keypoints: Sequence[cv2.KeyPoint], count: int) -> list[cv2.KeyPoin
     responses = np.array([keypoint.response for keypoint in keypoints])
     kept = np.sort(np.argsort(-responses, kind="stable")[:count])
     return [keypoints[i] for i in kept]
-
-
-def opencv_factory(name: str) -> Any:
-    """What makes a feature of OpenCV, say "AKAZE_create", where this one has it; None if nowhere.
-
-    The AKAZE family, BRISK and AGAST went to the contributed modules with version 5.
-    """
-    homes = (cv2, getattr(cv2, "xfeatures2d", None))
-    return next((getattr(home, name) for home in homes if hasattr(home, name)), None)

@@ -67,11 +67,9 @@ def relinked(text: str, source: str) -> str:
 
 def commands_page() -> str:
     """What commands there are; then one section each: help, examples, arguments and options."""
-    import typer.main
+    from kd_cv.cli.app import COMMANDS, load
 
-    from kd_cv.cli.app import app
-
-    commands = _commands(typer.main.get_command(app), "kd-cv")
+    commands = [(f"kd-cv {name}", load(name)) for name in COMMANDS]
     lines = ["# Command line", "", "| command | |", "|---|---|"]
     for path, command in commands:
         what = _marked(" ".join((command.help or "").split("\n\n")[0].split()))
@@ -79,16 +77,6 @@ def commands_page() -> str:
     for path, command in commands:
         lines += ["", f"## `{path}`", "", *_help(command), "", *_options(command)]
     return "\n".join([*lines, ""])
-
-
-def _commands(group: Any, path: str) -> list[tuple[str, Any]]:
-    found = []
-    for name, command in group.commands.items():
-        if getattr(command, "commands", None):
-            found += _commands(command, f"{path} {name}")
-        else:
-            found.append((f"{path} {name}", command))
-    return found
 
 
 def _help(command: Any) -> list[str]:

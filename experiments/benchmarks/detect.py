@@ -13,7 +13,7 @@ from experiments.benchmarks.fresh import MEGABYTE, check_proc, in_new_process
 from experiments.benchmarks.inputs import Config, Inputs
 from experiments.benchmarks.measure import Row, Spread, Target, Work, ratio_row, take_turns, threads
 from experiments.benchmarks.report import Say
-from kd_cv.keypoints import opencv_factory
+from kd_cv.cli.pair import opencv_factory
 from kd_cv.opencv.kd_descriptor import KDDescriptor
 from kd_cv.parallel import cores
 

@@ -21,7 +21,8 @@ from experiments.protocols.pairs import AS_USUAL, Gray, Measure, PointDescriptor
 from experiments.protocols.pose import THRESHOLDS, Scenes, of_cameras, pose_scores
 from experiments.protocols.scores import PairScore, Score
 from experiments.scenes.sequences import ImageSet
-from kd_cv.keypoints import opencv_factory, strongest
+from kd_cv.cli.pair import opencv_factory
+from kd_cv.keypoints import strongest
 from kd_cv.matching.geometry import reprojection_errors
 from kd_cv.matching.neighbours import match_descriptors
 from kd_cv.opencv.kd_descriptor import KDDescriptor

@@ -29,7 +29,7 @@ def _run(arguments: list[str]) -> int:
     debug = "--debug" in arguments
     arguments = [argument for argument in arguments if argument != "--debug"] or ["--help"]
     try:
-        from kd_cv.cli.app import app, usage_error
+        from kd_cv.cli.app import COMMANDS, app, usage_error
     except ImportError as error:
         if debug:
             raise
@@ -47,7 +47,7 @@ def _run(arguments: list[str]) -> int:
             return _read_enough()
         raise
     except usage_error as error:
-        command = error.ctx.command_path if error.ctx else "kd-cv"
+        command = " ".join(["kd-cv", *[a for a in arguments[:1] if a in COMMANDS]])
         return _fail(f"{error.format_message()} ({command} --help shows how)", 2)
     except Exception as error:
         if _is_interrupt(error):

@@ -3,13 +3,26 @@
 import json
 import shlex
 import sys
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 
-from kd_cv.cli.options import Compare, Extracting, Images, Ratio
+from kd_cv.cli.options import (
+    Compare,
+    Descriptor,
+    Images,
+    Json,
+    MaxKeypoints,
+    MaxSize,
+    Overwrite,
+    Ratio,
+    Root,
+    Views,
+    Weights,
+    make_extraction,
+)
 from kd_cv.io.files import printable
 from kd_cv.io.images import say_others
 from kd_cv.matching.neighbours import RATIO
@@ -19,17 +32,28 @@ from kd_cv.opencv.rootsift import DESCRIPTORS
 def command(
     images: Images,
     workspace: Annotated[
-        Path, "Folder for features, database and model.", "-o", "--workspace", "--output"
+        Path,
+        typer.Option(
+            "-o", "--workspace", "--output", help="Folder for features, database and model."
+        ),
     ],
     *,
     compare: Compare = False,
-    extracting: Extracting,
+    descriptor: Descriptor = "kd",
+    weights: Weights = None,
+    max_keypoints: MaxKeypoints = 8192,
+    max_size: MaxSize = 3200,
+    views: Views = 1,
+    root: Root = None,
+    overwrite: Overwrite = False,
     matcher: Annotated[
-        Literal["kd", "colmap"], "kd: mutual nearest neighbours; colmap: COLMAP's own matcher."
+        Literal["kd", "colmap"],
+        typer.Option(help="kd: mutual nearest neighbours; colmap: COLMAP's own matcher."),
     ] = "kd",
     ratio: Ratio = RATIO,
     pairs: Annotated[
-        Path | None, "File of the pairs to match, two names per line; by default all pairs."
+        Path | None,
+        typer.Option(help="File of the pairs to match, two names per line; by default all pairs."),
     ] = None,
     camera: Annotated[
         Literal["auto", "single", "per-folder", "per-image"],
@@ -39,8 +63,10 @@ def command(
         ),
     ] = "auto",
     threads: Annotated[
-        int | None, "Threads of the extraction and of COLMAP; by default one for each core."
+        int | None,
+        typer.Option(help="Threads of the extraction and of COLMAP; by default one for each core."),
     ] = None,
+    as_json: Json = False,
 ) -> None:
     """Reconstruct a scene with COLMAP from descriptors of KD, SIFT or RootSIFT.
 
@@ -54,26 +80,27 @@ def command(
     from kd_cv.collection.colmap import compare as run_all
     from kd_cv.collection.colmap import reconstruct, table
 
-    each = [extracting]
-    if compare:
-        given = {"kd": extracting.weights}
-        each = [replace(extracting, descriptor=d, weights=given.get(d)) for d in DESCRIPTORS]
-    extractions = [one.extraction() for one in each]
+    names = list(DESCRIPTORS) if compare else [descriptor]
+    given = {name: (None, 1) for name in names if name != "kd" and compare}  # weights and views
+    extractions = [
+        make_extraction(name, *given.get(name, (weights, views)), max_keypoints, max_size)
+        for name in names
+    ]
     options: dict[str, Any] = {
         "matcher": matcher, "ratio": ratio, "pairs": pairs, "camera": camera, "threads": threads,
-        "overwrite": extracting.overwrite, "progress": extracting.progress,
+        "overwrite": overwrite, "progress": not as_json and sys.stderr.isatty(),
     }  # fmt: skip
-    collection = Collection.of(images, extracting.root)
+    collection = Collection.of(images, root)
     if compare:
         rows = run_all(collection, workspace, extractions, **options)
     else:
         rows = [reconstruct(collection, workspace, extractions[0], **options)]
-    if extracting.as_json:  # which knows no NaN
+    if as_json:  # which knows no NaN
         listed = [{k: None if v != v else v for k, v in asdict(row).items()} for row in rows]
         print(json.dumps(listed))
     else:
         print(table(rows))
-        folder = workspace / each[0].descriptor if compare else workspace
+        folder = workspace / rows[0].descriptor if compare else workspace
         if rows[0].registered:
             print(how_to_open(folder, collection.root))
     for name, reason in rows[0].skipped.items():

@@ -18,7 +18,9 @@ from kd_cv.matching.two_view import NAMES, WORDS
 def command(
     photos: Photos = None,
     output: Figure = None,
-    number: Annotated[int, "Which match to explain, counted from 1.", "--match"] = 1,
+    number: Annotated[
+        int, typer.Option("--match", help="Which match to explain, counted from 1.")
+    ] = 1,
     at: Annotated[
         tuple[float, float] | None,
         typer.Option(

@@ -4,29 +4,39 @@ import json
 from pathlib import Path
 from typing import Annotated
 
+import typer
+
 from kd_cv.cli.options import Dim, Json, Weights
 from kd_cv.descriptor.frames import MAGNIFICATION
 
 
 def command(
-    output: Annotated[Path, "The ONNX file to write.", "-o", "--output"],
-    image: Annotated[bool, "Take an image and frames instead of patches.", "--image"] = False,
-    pipeline: Annotated[bool, "Take an image alone, and find keypoints.", "--pipeline"] = False,
+    output: Annotated[Path, typer.Option("-o", "--output", help="The ONNX file to write.")],
+    image: Annotated[
+        bool, typer.Option("--image", help="Take an image and frames instead of patches.")
+    ] = False,
+    pipeline: Annotated[
+        bool, typer.Option("--pipeline", help="Take an image alone, and find keypoints.")
+    ] = False,
     size: Annotated[
-        str | None, "Height and width of the image, as 480x640; with --pipeline."
+        str | None, typer.Option(help="Height and width of the image, as 480x640; with --pipeline.")
     ] = None,
-    keypoints: Annotated[int, "How many keypoints at most; with --pipeline."] = 2048,
-    patch_size: Annotated[int, "Samples per side of a patch."] = 32,
-    kernel: Annotated[str, "Kernel: concat, polar or cart."] = "concat",
+    keypoints: Annotated[
+        int, typer.Option(help="How many keypoints at most; with --pipeline.")
+    ] = 2048,
+    patch_size: Annotated[int, typer.Option(help="Samples per side of a patch.")] = 32,
+    kernel: Annotated[str, typer.Option(help="Kernel: concat, polar or cart.")] = "concat",
     whitening: Annotated[
-        str | None, "Whitening: best, wm, ws, wus, wua, w, pcasqrt or none."
+        str | None, typer.Option(help="Whitening: best, wm, ws, wus, wua, w, pcasqrt or none.")
     ] = None,
     weights: Weights = None,
     dim: Dim = 128,
     magnification: Annotated[
-        float, "Side of a patch in keypoint sizes; with --image or --pipeline."
+        float, typer.Option(help="Side of a patch in keypoint sizes; with --image or --pipeline.")
     ] = MAGNIFICATION,
-    scales: Annotated[int, "How many patch sizes are averaged; with --image or --pipeline."] = 1,
+    scales: Annotated[
+        int, typer.Option(help="How many patch sizes are averaged; with --image or --pipeline.")
+    ] = 1,
     as_json: Json = False,
 ) -> None:
     """Write the descriptor as an ONNX file and check it with onnxruntime.

@@ -1,28 +1,51 @@
 """`kd-cv extract`: the features of a collection, in one file."""
 
 import json
+import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from kd_cv.cli.options import Extracting, Images, Scheduler
+from kd_cv.cli.options import (
+    Descriptor,
+    Images,
+    Json,
+    MaxKeypoints,
+    MaxSize,
+    Overwrite,
+    Root,
+    Scheduler,
+    Views,
+    Weights,
+    make_extraction,
+)
 
 
 def command(
     images: Images,
-    output: Annotated[Path, "The HDF5 file to write.", "-o", "--output"],
-    extracting: Extracting,
+    output: Annotated[Path, typer.Option("-o", "--output", help="The HDF5 file to write.")],
+    descriptor: Descriptor = "kd",
+    weights: Weights = None,
+    max_keypoints: MaxKeypoints = 8192,
+    max_size: MaxSize = 3200,
+    views: Views = 1,
+    root: Root = None,
+    overwrite: Overwrite = False,
     dtype: Annotated[
         str,
-        "Type of the stored descriptors: float16 or float32, which hloc reads; or uint8, "
-        "for kd only, which only kd_cv can use.",
+        typer.Option(
+            help="Type of the stored descriptors: float16 or float32, which hloc reads; or uint8, "
+            "for kd only, which only kd_cv can use."
+        ),
     ] = "float16",
     workers: Annotated[
-        int | None, "Processes to work on; by default the threads of one process."
+        int | None,
+        typer.Option(help="Processes to work on; by default the threads of one process."),
     ] = None,
     scheduler: Scheduler = None,
+    as_json: Json = False,
 ) -> None:
     """Extract the features of a whole collection into one file that hloc reads.
 
@@ -38,11 +61,11 @@ def command(
     """
     from kd_cv.collection import extract as run
 
-    extraction = extracting.extraction(dtype)
+    extraction = make_extraction(descriptor, weights, views, max_keypoints, max_size, dtype)
     options: dict[str, Any] = {
-        "root": extracting.root,
-        "overwrite": extracting.overwrite,
-        "progress": extracting.progress,
+        "root": root,
+        "overwrite": overwrite,
+        "progress": not as_json and sys.stderr.isatty(),
     }
     if scheduler is None:
         summary = run(images, output, extraction, workers=workers, **options)
@@ -54,5 +77,5 @@ def command(
 
         with connected(scheduler) as client:
             summary = run_on_cluster(images, output, extraction, client=client, **options)
-    print(json.dumps(asdict(summary), default=str) if extracting.as_json else summary)
+    print(json.dumps(asdict(summary), default=str) if as_json else summary)
     raise typer.Exit(summary.exit_code)

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -23,30 +23,32 @@ from kd_cv.whitening.registry import DEFAULT_WEIGHTS
 SHIPPED = f"shipped ({DEFAULT_WEIGHTS})"
 
 
-@dataclass(frozen=True)
-class Fitting:
-    """What is fitted, and on what."""
-
-    pairs: Annotated[
-        Literal["warp", "none"],
-        "Where matching pairs come from: warp (random warps of each photograph) or none.",
-    ] = "warp"
-    patch_size: Annotated[
-        list[int] | None, "Samples per side of a patch, 32 by default; may be repeated."
-    ] = None
-    magnification: Magnification = MAGNIFICATION
-    views: Annotated[int, "Views of each photograph: itself and its warps."] = 4
-    max_keypoints: Annotated[
-        int, "How many keypoints to keep in each view, the strongest first."
-    ] = 1000
-    trained: Annotated[bool, "Train W_M too, where there are pairs.", "--train/--no-train"] = True
-
-
 def command(
     photos: Annotated[Path, typer.Argument(help="A folder of photographs.")],
-    output: Annotated[Path, "The file of matrices to write, .npz.", "-o", "--output"],
-    options: Fitting,
-    scheduler: Annotated[str | None, "Run on Dask: the address of a scheduler."] = None,
+    output: Annotated[
+        Path, typer.Option("-o", "--output", help="The file of matrices to write, .npz.")
+    ],
+    pairs: Annotated[
+        Literal["warp", "none"],
+        typer.Option(
+            help="Where matching pairs come from: warp (random warps of each photograph) or none."
+        ),
+    ] = "warp",
+    patch_size: Annotated[
+        list[int] | None,
+        typer.Option(help="Samples per side of a patch, 32 by default; may be repeated."),
+    ] = None,
+    magnification: Magnification = MAGNIFICATION,
+    views: Annotated[int, typer.Option(help="Views of each photograph: itself and its warps.")] = 4,
+    max_keypoints: Annotated[
+        int, typer.Option(help="How many keypoints to keep in each view, the strongest first.")
+    ] = 1000,
+    trained: Annotated[
+        bool, typer.Option("--train/--no-train", help="Train W_M too, where there are pairs.")
+    ] = True,
+    scheduler: Annotated[
+        str | None, typer.Option(help="Run on Dask: the address of a scheduler.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Fit whitening matrices on your own photographs, and test them on held-out ones.
@@ -70,17 +72,17 @@ def command(
     check_output(output, (".npz",))
     training, held_out = split_photos(list_photos(photos))
     running = nullcontext(map) if scheduler is None else _on_cluster(scheduler)
-    sizes = options.patch_size or [32]
+    sizes = patch_size or [32]
     with plain_warnings(), telling("Fitting", as_json) as tell, running as run:
         entries = fit_photos(
-            [path.absolute() for path in training], options.pairs,
-            patch_sizes=sizes, magnification=options.magnification, views=options.views,
-            max_keypoints=options.max_keypoints, trained=options.trained, progress=tell, run=run,
+            [path.absolute() for path in training], pairs,
+            patch_sizes=sizes, magnification=magnification, views=views,
+            max_keypoints=max_keypoints, trained=trained, progress=tell, run=run,
         )  # fmt: skip
         save(output, entries)
     fitted = entries["concat", sizes[0]]
     with plain_warnings(), telling("Testing", as_json) as tell:
-        raw = Settings(sizes[0], whitening=None, magnification=options.magnification)
+        raw = Settings(sizes[0], whitening=None, magnification=magnification)
         precision, tested = held_out_precision(held_out, _compared(fitted, raw), tell)
     best, better = choose(precision, fitted)
     others = find_photos(photos).others

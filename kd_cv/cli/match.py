@@ -2,19 +2,30 @@
 
 import json
 import sys
-from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import typer
 from rich.console import Console
 
-from kd_cv.cli.options import Compare, Descriptor, Json, Photos, check_output, make_feature
+from kd_cv.cli.options import (
+    Compare,
+    Descriptor,
+    Json,
+    MaxKeypoints,
+    MaxSize,
+    Photos,
+    Ratio,
+    Weights,
+    check_output,
+    make_feature,
+)
 from kd_cv.cli.pair import Answer, Options, Pair, load_pair, run
 from kd_cv.cli.tables import print_table
 from kd_cv.io.files import printable, replacing
 from kd_cv.matching.geometry import reprojection_errors, warp_points
+from kd_cv.matching.neighbours import RATIO
 from kd_cv.matching.pipeline import STEPS
 from kd_cv.matching.result import named_failure
 from kd_cv.matching.two_view import NAMES, WORDS
@@ -39,18 +50,50 @@ def command(
     photos: Photos = None,
     *,
     output: Annotated[
-        Path | None, "Draw the matches in a picture: .png, .jpg, ...", "-o", "--output"
+        Path | None,
+        typer.Option("-o", "--output", help="Draw the matches in a picture: .png, .jpg, ..."),
     ] = None,
-    report: Annotated[Path | None, "Write one HTML page to explore the matches in."] = None,
+    report: Annotated[
+        Path | None, typer.Option(help="Write one HTML page to explore the matches in.")
+    ] = None,
     save_homography: Annotated[
-        Path | None, "Write the homography from A to B: .txt, .npy or .json."
+        Path | None, typer.Option(help="Write the homography from A to B: .txt, .npy or .json.")
     ] = None,
     matches: Annotated[
-        Path | None, "Write the matches: points, ratios and inliers, .npz or .txt."
+        Path | None,
+        typer.Option(help="Write the matches: points, ratios and inliers, .npz or .txt."),
     ] = None,
     descriptor: Descriptor = "kd",
     compare: Compare = False,
-    options: Options,
+    weights: Weights = None,
+    detector: Annotated[
+        str, typer.Option(help="Detector: dog, ours; or OpenCV's sift, orb, fast, gftt, mser, ...")
+    ] = "dog",
+    max_keypoints: MaxKeypoints = 5000,
+    max_size: MaxSize = 3200,
+    ratio: Ratio = RATIO,
+    model: Annotated[
+        Literal["auto", "homography", "fundamental", "essential"],
+        typer.Option(
+            help="What the photographs have in common: homography (one plane), fundamental (a "
+            "scene), essential (a scene, and the pose of the camera) or auto.",
+            metavar="<str>",
+        ),
+    ] = "auto",
+    threshold: Annotated[
+        float, typer.Option(help="How far an inlier may be from where the model says, in pixels.")
+    ] = 3.0,
+    views: Annotated[
+        str,
+        typer.Option(
+            help="Synthetic views of each photograph that kd searches: 1, 3, 5 or 11; auto "
+            "takes more where there are few inliers."
+        ),
+    ] = "auto",
+    focal: Annotated[
+        float | None,
+        typer.Option(help="Focal length of the camera in pixels; by default what EXIF says."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Match two photographs and find what they have in common: one plane, or a scene.
@@ -79,8 +122,11 @@ def command(
     With --compare, --descriptor says which result decides.
     """
     photos = photos or []
-    if save_homography and options.model == "auto":
-        options = replace(options, model="homography")
+    if save_homography and model == "auto":
+        model = "homography"
+    options = Options(
+        weights, detector, max_keypoints, max_size, ratio, model, threshold, views, focal
+    )
     make_feature(descriptor, options.weights)
     if output:
         from kd_cv.viz.matches import check_suffix
@@ -90,8 +136,8 @@ def command(
     check_output(matches, (".npz", ".txt"), photos)
     check_output(report, inputs=photos)
     check_output(save_homography, (".txt", ".npy", ".json"), photos)
-    if save_homography and options.model != "homography":
-        raise ValueError(f"--save-homography is for --model homography, got {options.model}")
+    if save_homography and model != "homography":
+        raise ValueError(f"--save-homography is for --model homography, got {model}")
     pair = load_pair(photos)
     images = pair.image0, pair.image1
     with Console(stderr=True, quiet=as_json).status("Matching ...") as status:

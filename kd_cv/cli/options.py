@@ -1,82 +1,85 @@
-"""Options that commands share: the name and the help of each, and checks of outputs.
-
-An option is annotated with its type and its help, and its names if it is not called after the
-parameter. Those that belong together are the fields of a class; a command has a parameter for the
-group, and its help lists them in the place of that parameter.
-"""
+"""Options that commands share, and checks of outputs."""
 
 import os
-import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 # Of all or many commands.
-Json = Annotated[bool, "Print one JSON object and nothing else.", "--json"]
-Figure = Annotated[Path | None, "Draw the result: .png, .pdf or .svg.", "-o", "--output"]
-Weights = Annotated[str | None, "Matrices that whiten kd: a shipped name, or a file."]
-PatchSize = Annotated[int, "Samples per side of kd's patches."]
-Dim = Annotated[int, "Dimensions that the whitening keeps."]
-Magnification = Annotated[float, "Side of a patch in keypoint sizes."]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
+Figure = Annotated[
+    Path | None, typer.Option("-o", "--output", help="Draw the result: .png, .pdf or .svg.")
+]
+Weights = Annotated[
+    str | None, typer.Option(help="Matrices that whiten kd: a shipped name, or a file.")
+]
+PatchSize = Annotated[int, typer.Option(help="Samples per side of kd's patches.")]
+Dim = Annotated[int, typer.Option(help="Dimensions that the whitening keeps.")]
+Magnification = Annotated[float, typer.Option(help="Side of a patch in keypoint sizes.")]
 
 # Of commands on two photographs or on a collection.
 Photos = Annotated[
     list[Path] | None,
     typer.Argument(
-        help="Two photographs; without them, a built-in one and its warp.", metavar="[A B]"
+        help="Two photographs; without them, a built-in one and its warp.", metavar="A B"
     ),
 ]
 Images = Annotated[
     str, typer.Argument(help="A folder, a glob pattern in quotes, or a list of names (.txt).")
 ]
-Descriptor = Annotated[str, "Descriptor: kd, sift or rootsift."]
-Compare = Annotated[bool, "Compare all three descriptors on the same keypoints.", "--compare"]
-MaxKeypoints = Annotated[int, "How many keypoints to keep in each image, the strongest first."]
-MaxSize = Annotated[int, "Longer side of an image in pixels; larger images are reduced."]
+Descriptor = Annotated[str, typer.Option(help="Descriptor: kd, sift or rootsift.")]
+Compare = Annotated[
+    bool, typer.Option("--compare", help="Compare all three descriptors on the same keypoints.")
+]
+MaxKeypoints = Annotated[
+    int, typer.Option(help="How many keypoints to keep in each image, the strongest first.")
+]
+MaxSize = Annotated[
+    int, typer.Option(help="Longer side of an image in pixels; larger images are reduced.")
+]
 Ratio = Annotated[
-    float, "Largest ratio of the distances to the nearest and the second nearest neighbour."
+    float,
+    typer.Option(
+        help="Largest ratio of the distances to the nearest and the second nearest neighbour."
+    ),
+]
+Views = Annotated[
+    int, typer.Option(help="Synthetic views of each image that kd searches: 1, 3, 5 or 11.")
+]
+Root = Annotated[
+    Path | None,
+    typer.Option(help="Folder that the names are relative to; by default that of the list."),
+]
+Overwrite = Annotated[
+    bool, typer.Option("--overwrite", help="Start over instead of continuing from what is there.")
 ]
 Scheduler = Annotated[
-    str | None, "Run on a Dask cluster: the address of its scheduler, such as tcp://host:8786."
+    str | None,
+    typer.Option(
+        help="Run on a Dask cluster: the address of its scheduler, such as tcp://host:8786."
+    ),
 ]
 
 FIGURES = (".png", ".pdf", ".svg")
 
 
-@dataclass(frozen=True)
-class Extracting:
-    """How the features of a collection are extracted, and where a run begins."""
+def make_extraction(
+    descriptor: str,
+    weights: str | None,
+    views: int,
+    max_keypoints: int,
+    max_size: int,
+    dtype: str = "float16",
+) -> Any:
+    """The Extraction of a collection that the options name."""
+    from kd_cv.collection import Extraction
 
-    descriptor: Descriptor = "kd"
-    weights: Weights = None
-    max_keypoints: MaxKeypoints = 8192
-    max_size: MaxSize = 3200
-    views: Annotated[int, "Synthetic views of each image that kd searches: 1, 3, 5 or 11."] = 1
-    root: Annotated[
-        Path | None, "Folder that the names are relative to; by default that of the list."
-    ] = None
-    overwrite: Annotated[
-        bool, "Start over instead of continuing from what is there.", "--overwrite"
-    ] = False
-    as_json: Json = False
-
-    @property
-    def progress(self) -> bool:
-        """Whether stderr is a terminal that may show progress."""
-        return not self.as_json and sys.stderr.isatty()
-
-    def extraction(self, dtype: str = "float16") -> Any:
-        """The Extraction that the options name."""
-        from kd_cv.collection import Extraction
-
-        named: Any = self.descriptor
-        if self.weights or self.views != 1:
-            named = make_feature(self.descriptor, self.weights, self.views)
-        return Extraction(named, self.max_keypoints, self.max_size, dtype)
+    plain = weights is None and views == 1
+    feature = descriptor if plain else make_feature(descriptor, weights, views)
+    return Extraction(feature, max_keypoints, max_size, dtype)
 
 
 def make_feature(name: str, weights: str | None = None, views: int = 1) -> Any:

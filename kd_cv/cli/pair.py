@@ -3,21 +3,19 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import cv2
 import numpy as np
-import typer
 from numpy.typing import NDArray
 
 from kd_cv.checks import as_int, as_positive
-from kd_cv.cli.options import MaxKeypoints, MaxSize, Ratio, Weights, make_feature
+from kd_cv.cli.options import make_feature
 from kd_cv.detector.settings import MAX_FEATURES
 from kd_cv.gray import as_gray
 from kd_cv.io.builtin import example_pair
 from kd_cv.io.files import printable
 from kd_cv.io.sources import read_source
-from kd_cv.keypoints import opencv_factory
 from kd_cv.matching.neighbours import RATIO, as_ratio
 from kd_cv.matching.pipeline import match, timing
 from kd_cv.matching.result import MatchResult
@@ -41,6 +39,15 @@ FACTORIES = {
 def available() -> list[str]:
     """The names of the detectors that the installed OpenCV has, and of ours."""
     return ["dog", *(name for name in FACTORIES if opencv_factory(FACTORIES[name]))]
+
+
+def opencv_factory(name: str) -> Any:
+    """What makes a feature of OpenCV, say "AKAZE_create", where this one has it; None if nowhere.
+
+    The AKAZE family, BRISK and AGAST went to the contributed modules with version 5.
+    """
+    homes = (cv2, getattr(cv2, "xfeatures2d", None))
+    return next((getattr(home, name) for home in homes if hasattr(home, name)), None)
 
 
 def make_detector(name: str, max_keypoints: int) -> Any:
@@ -92,32 +99,15 @@ def load_pair(photos: Sequence[Path]) -> Pair:
 class Options:
     """How two photographs are matched; the values are checked."""
 
-    weights: Weights = None
-    detector: Annotated[
-        str, "Detector: dog, ours; or OpenCV's sift, orb, fast, gftt, mser, ..."
-    ] = "dog"
-    max_keypoints: MaxKeypoints = 5000
-    max_size: MaxSize = 3200
-    ratio: Ratio = RATIO
-    model: Annotated[
-        Literal["auto", "homography", "fundamental", "essential"],
-        typer.Option(
-            help="What the photographs have in common: homography (one plane), fundamental (a "
-            "scene), essential (a scene, and the pose of the camera) or auto.",
-            metavar="<str>",
-        ),
-    ] = "auto"
-    threshold: Annotated[
-        float, "How far an inlier may be from where the model says, in pixels."
-    ] = 3.0
-    views: Annotated[
-        str,
-        "Synthetic views of each photograph that kd searches: 1, 3, 5 or 11; auto takes more "
-        "where there are few inliers.",
-    ] = "auto"
-    focal: Annotated[
-        float | None, "Focal length of the camera in pixels; by default what EXIF says."
-    ] = None
+    weights: str | None = None
+    detector: str = "dog"
+    max_keypoints: int = 5000
+    max_size: int = 3200
+    ratio: float = RATIO
+    model: Literal["auto", "homography", "fundamental", "essential"] = "auto"
+    threshold: float = 3.0
+    views: str = "auto"
+    focal: float | None = None
 
     def __post_init__(self) -> None:
         if self.focal is not None:

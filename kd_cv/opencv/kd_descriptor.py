@@ -23,11 +23,9 @@ from kd_cv.detector.settings import EDGE_THRESHOLD, LAYERS, SIGMA, DoGSettings
 from kd_cv.extractor import Extractor
 from kd_cv.gray import as_gray, as_mask, to_8bit
 from kd_cv.io.files import PathLike
-from kd_cv.io.settings_files import read_settings, write_settings
 from kd_cv.keypoints import copy_keypoints, to_keypoints, views_of
-from kd_cv.opencv.dog import DoG
+from kd_cv.opencv.dog import DoG, SIFTLike, as_list
 from kd_cv.opencv.patch_sizes import frames_of
-from kd_cv.opencv.sift_like import SIFTLike, as_list
 from kd_cv.settings import Settings, with_aliases
 from kd_cv.types import Detector, Image, Images, KeyPoints
 from kd_cv.whitening.registry import DEFAULT_WEIGHTS, DEFAULT_WHITENING, Weights
@@ -360,6 +358,8 @@ class KDDescriptor(SIFTLike):
                 f"weights given as {type(self.settings.weights).__name__} cannot be written as "
                 "settings: save them to a file and give its path"
             )
+        from kd_cv.io.settings_files import write_settings
+
         write_settings(self.getDefaultName(), target, name, self.detection, self.settings)
 
     def save(self, filename: PathLike) -> None:
@@ -368,6 +368,8 @@ class KDDescriptor(SIFTLike):
 
     def read(self, source: PathLike | cv2.FileNode) -> None:
         """Take the settings from a file, or a cv2.FileNode, that `write` made."""
+        from kd_cv.io.settings_files import read_settings
+
         name = self.getDefaultName()
         detection = read_settings(name, source, DoGSettings)
         self._extractor = Extractor(read_settings(name, source, Settings), detection)

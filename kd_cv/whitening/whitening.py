@@ -6,7 +6,7 @@ import json
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,8 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from kd_cv.checks import as_int
 from kd_cv.descriptor.projection import Projection
 from kd_cv.io.archive import canonical_json
-from kd_cv.whitening.statistics import Statistics
-from kd_cv.whitening.trained import Sample, train
+from kd_cv.types import Array32, Float64
 from kd_cv.whitening.variants import (
     ATTENUATION,
     BEST,
@@ -31,8 +30,9 @@ from kd_cv.whitening.variants import (
     variant_name,
 )
 
-Float64 = NDArray[np.float64]
-Float32 = NDArray[np.float32]
+if TYPE_CHECKING:
+    from kd_cv.whitening.statistics import Statistics
+    from kd_cv.whitening.trained import Sample
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,13 +43,13 @@ class Whitening:
     be chosen at projection time and nothing is decomposed when a file is loaded.
     """
 
-    mu: Float32  # (D,)
-    U: Float32  # (D, K) first eigenvectors of C
+    mu: Array32  # (D,)
+    U: Array32  # (D, K) first eigenvectors of C
     lam: Float64  # (D,) all eigenvalues of C, descending
-    A_s: Float32 | None = None  # (D, K) W_S, if matching pairs were given
-    mu_s: Float32 | None = None  # (D,) mean of W_S, if it is not mu
-    A_m: Float32 | None = None  # (D, K) W_M, if it was trained
-    mu_m: Float32 | None = None  # (D,) its mean
+    A_s: Array32 | None = None  # (D, K) W_S, if matching pairs were given
+    mu_s: Array32 | None = None  # (D,) mean of W_S, if it is not mu
+    A_m: Array32 | None = None  # (D, K) W_M, if it was trained
+    mu_m: Array32 | None = None  # (D,) its mean
     t: float = ATTENUATION
     beta_index: int = BETA_INDEX
     lam_scale: float = 1.0  # lam / lam_scale is the spectrum that W_US shrinks
@@ -112,6 +112,10 @@ class Whitening:
         dimensions leave C rank-deficient: it is fitted with a warning, and the columns beyond the
         rank carry no information. The same holds for pairs and C_M.
         """
+        # Here, as to describe images needs nothing of fitting.
+        from kd_cv.whitening.statistics import Statistics
+        from kd_cv.whitening.trained import train
+
         if not isinstance(statistics, Statistics):
             raise TypeError(f"expected Statistics, got {type(statistics).__name__}")
         D, count, pair_count = statistics.dim, statistics.count, statistics.pair_count
@@ -228,7 +232,7 @@ def _freeze(whitening: Whitening, name: str, dtype: type, shape: tuple[int, ...]
     object.__setattr__(whitening, name, array)
 
 
-def _float32(A: NDArray[Any]) -> Float32:
+def _float32(A: NDArray[Any]) -> Array32:
     return np.ascontiguousarray(A, dtype=np.float32)
 
 

@@ -31,21 +31,6 @@ def test_the_package_runs_as_a_module():
     assert run.stdout == f"kd-cv {kd_cv.__version__}\n"
 
 
-@pytest.mark.parametrize(
-    ("command", "usage"),
-    [
-        ("match", "Usage: kd-cv match [OPTIONS] [A B]"),
-        ("fit", "Usage: kd-cv fit [OPTIONS] PHOTOS"),
-        ("extract", "Usage: kd-cv extract [OPTIONS] IMAGES"),
-        ("weights", "Usage: kd-cv weights [OPTIONS] [FILE]"),
-    ],
-)
-def test_usage_reads_and_flags_are_flags(command, usage, capsys):
-    code, out, _ = said(capsys, *command.split(), "--help")
-    assert code == 0 and usage in out
-    assert "<bool>" not in out and "{" not in out and "[[" not in out
-
-
 @pytest.mark.parametrize("command", ["match", "extract", "colmap"])
 def test_help_has_descriptors_first_and_json_last(command, capsys):
     _, out, _ = said(capsys, *command.split(), "--help")
