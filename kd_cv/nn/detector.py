@@ -148,7 +148,10 @@ def checked(images: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor | None]
     planes = cast(images[:, 0].detach(), torch.float32)
     # Elsewhere a look at the values would wait for the device. By NumPy: torch would share the
     # work out, and wait for cores that others keep busy.
-    if on_host(planes) and not np.isfinite(planes.numpy()).all():
+    if not on_host(planes):
+        largest = planes.abs().amax((1, 2), keepdim=True)
+        planes = planes.masked_fill(~(largest < torch.inf), 0.0)
+    elif not np.isfinite(planes.numpy()).all():
         raise ValueError("images must not contain NaN or infinity")
     return in_range(planes), None if mask is None else mask[:, 0] != 0
 
@@ -160,7 +163,7 @@ def in_range(planes: Tensor) -> Tensor:
     largest = planes.detach().abs().amax((1, 2), keepdim=True)
     exponent = largest.log2().ceil().clamp(min=-120)
     most = math.log2(MAX_VALUE)
-    moved = torch.where(exponent > math.log2(MIN_VALUE), exponent.clamp(max=most), 0.0)
+    moved = exponent.clamp(max=most).masked_fill(exponent <= math.log2(MIN_VALUE), 0.0)
     return planes * torch.exp2(moved - exponent)
 
 

@@ -25,7 +25,7 @@ from kd_cv.keypoints import from_keypoints
 def round_lafs(frames: Tensor, magnification: float) -> Tensor:
     """LAFs (1, N, 2, 3) of frames (N, 4), in torch; without a size they have no scale."""
     x, y, size, angle = frames.unbind(1)
-    turn = torch.deg2rad(torch.where(angle == UPRIGHT, 0.0, angle))
+    turn = torch.deg2rad(angle.masked_fill(angle == UPRIGHT, 0.0))
     scale = 0.5 * magnification * size.clamp(min=0)
     a, b = scale * turn.cos(), scale * turn.sin()
     return torch.stack([a, -b, x, b, a, y], dim=1).reshape(1, -1, 2, 3)

@@ -91,7 +91,7 @@ def sample(pyramid: Pyramid, lafs: Tensor, patch_size: int) -> Tensor:
     """
     P = patch_size
     good = describable(lafs, pyramid.shape)[..., None, None]
-    lafs = torch.where(good, lafs, 0.0)
+    lafs = lafs.masked_fill(~good, 0.0)
     pitch = 2 / P * area(lafs.detach()).sqrt()
     level = (torch.log2(pitch) + SHARPNESS).floor().clamp(0, len(pyramid.starts) - 1)
     level = level[..., None, None]

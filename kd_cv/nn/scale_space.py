@@ -24,6 +24,8 @@ from kd_cv.nn.sampling import mirrored
 BLOCK = 64
 #: Candidates for each keypoint that is asked for, and some more: many lie on edges.
 CANDIDATES, MORE = 2, 2048
+#: A deviation that is less by this factor than the mean is rounding of float32.
+EPSILON = 1e-6
 
 
 def bands(kernels: Sequence[NDArray[Any]]) -> NDArray[np.float32]:
@@ -111,7 +113,7 @@ def _candidates(
     for _ in range(space.octaves(shape[1:]) - 1):
         first, h, w = first + n * h * w, (h + 1) // 2, (w + 1) // 2
         later = index >= first
-        octave, start = octave + later, torch.where(later, first, start)
+        octave, start = octave + later, start.masked_fill(later, first)
     shrink = torch.exp2(-octave.to(D.dtype))
     height, width = ((shrink * side).ceil().long() for side in shape[1:])
     index = index - start
@@ -206,17 +208,19 @@ def gain_of(images: Tensor, mask: Tensor | None) -> Tensor:
     first = images.gather(1, rows.long().argmax(1)[:, None, None].expand_as(images[:, :1]))
     columns = _between(((images != first) & rows[:, :, None]).any(1))
     seen = rows[:, :, None] & columns[:, None]
+    seen = torch.stack([seen, torch.ones_like(seen)])  # all of it, if the content is flat
     seen = (seen if mask is None else seen & mask).to(images.dtype)
     number = _sum(seen).clamp(min=1)
     mean = _sum(images * seen) / number
-    variance = _sum((images - mean).square() * seen) / number
-    deviation = variance.sqrt().maximum(ROUNDING * mean.abs())
-    return torch.where(deviation > 0, DEVIATION / deviation, 0.0)
+    deviation = (_sum((images - mean).square() * seen) / number).sqrt()
+    content, whole = deviation.maximum(ROUNDING * mean.abs())
+    deviation = torch.where(deviation[0] > EPSILON * mean[0].abs(), content, whole)
+    return (DEVIATION / deviation).masked_fill(deviation <= 0, 0.0)
 
 
 def _sum(values: Tensor) -> Tensor:
-    """Sums (B, 1, 1) of (B, H, W), rows first: the same whatever the batch and the threads."""
-    return values.sum(2, keepdim=True).sum(1, keepdim=True)
+    """Sums (..., 1, 1) of (..., H, W), rows first: the same whatever the batch and the threads."""
+    return values.sum(-1, keepdim=True).sum(-2, keepdim=True)
 
 
 def _between(flags: Tensor) -> Tensor:

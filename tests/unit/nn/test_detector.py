@@ -98,7 +98,11 @@ def test_extreme_pixels_are_those_of_the_reference_with_equal_neighbours_too():
     assert expected.sum() > 50 and torch.equal(found > 0, expected)
 
 
-def test_the_gain_ignores_borders_and_masks(grays):
+def test_the_gain_ignores_borders_and_masks_but_not_flat_shapes(grays):
+    shape = np.zeros((90, 120), np.float32)
+    shape[40:70, 50:91] = 0.3
+    found = gain_of(torch.from_numpy(shape)[None], None)
+    assert found.item() == pytest.approx(detect.gain_of(shape), rel=1e-4)
     padded = np.pad(grays[0], ((0, 30), (20, 0)), constant_values=0.7)
     mask = np.zeros(padded.shape, np.uint8)
     mask[10:200, 50:300] = 1
@@ -118,6 +122,16 @@ def test_faint_images_have_the_same_keypoints(images):
             for x in (images, images * 2.0**-30)
         )
         torch.testing.assert_close(first[0], second[0])
+
+
+def test_without_a_look_at_the_values_nan_hides_its_image_alone(images, monkeypatch):
+    monkeypatch.setattr(detector, "on_host", lambda *_: False)
+    expected = DoGDetector(50)(images)
+    spoiled = images.clone()
+    spoiled[0, 0, 7, 7] = torch.nan
+    lafs, responses = DoGDetector(50)(spoiled)
+    assert not lafs[0].any() and not responses[0].any()
+    torch.testing.assert_close(lafs[1], expected[0][1], atol=1e-3, rtol=0)
 
 
 def test_wrong_arguments(images):

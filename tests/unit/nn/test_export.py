@@ -150,7 +150,7 @@ def test_onnx_of_an_image_and_frames(onnxruntime, fitted, camera, keypoints, tmp
     image = camera[:333, :444].astype(np.float32) / 255
     frames = from_keypoints(keypoints).astype(np.float32)
     (rows,) = session.run(None, {"image": image[None, None], "frames": frames})
-    kd = KDDescriptor(whitening="ws", weights=fitted, magnification=10)
+    kd = KDDescriptor(whitening="ws", weights=fitted, magnification=10, drop=False)
     _, expected = kd.compute(image, keypoints)
     np.testing.assert_allclose(rows, expected, atol=1e-4)
 

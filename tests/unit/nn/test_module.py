@@ -184,14 +184,18 @@ def test_casts_leave_the_tensors_float32(fitted):
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_tensors_cast_from_outside_do_not_reach_the_projection(patches, supervised, dtype):
     """As kornia's LAFDescriptor does: functional_call with all tensors in the image's type."""
-    cast = {name: t.to(dtype) for name, t in supervised.state_dict().items()}
+    loaded, state = copy.deepcopy(supervised), supervised.state_dict()
+    loaded.load_state_dict(state | {"A": state["A"].flip(0)}, assign=True)
+    for kd in (supervised, loaded):
+        cast = {name: t.to(dtype) for name, t in kd.state_dict().items()}
+        rows = torch.func.functional_call(kd, cast, (patches.to(dtype),))
+        assert l2(rows, kd(patches.to(dtype).float())).max() < 0.01
+    # Tensors of another module are used as they are given.
     rows = torch.func.functional_call(supervised, cast, (patches.to(dtype),))
-    assert l2(rows, supervised(patches.to(dtype).float())).max() < 0.01
-    loaded = copy.deepcopy(supervised)
-    other = {name: 2 * t for name, t in supervised.state_dict().items() if name == "A"}
-    loaded.load_state_dict(supervised.state_dict() | other, assign=True)
-    rows = torch.func.functional_call(loaded, cast, (patches.to(dtype),))
-    assert l2(rows, loaded(patches.to(dtype).float())).max() < 0.01
+    given = {"mu": cast["mu"].float(), "A": cast["A"].float()}
+    expected = torch.func.functional_call(supervised, given, (patches.to(dtype).float(),))
+    assert l2(rows, expected).max() < 0.01
+    assert l2(rows, supervised(patches)).median() > 0.5
 
 
 def test_float64_is_computed_in_float64(patches):
