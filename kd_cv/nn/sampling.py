@@ -90,11 +90,10 @@ def sample(pyramid: Pyramid, lafs: Tensor, patch_size: int) -> Tensor:
     From the level where samples are about a pixel apart; of an affine LAF, in the mean of its axes.
     """
     P = patch_size
-    good = describable(lafs, pyramid.shape)[..., None, None]
-    lafs = lafs.masked_fill(~good, 0.0)
-    pitch = 2 / P * area(lafs.detach()).sqrt()
-    level = (torch.log2(pitch) + SHARPNESS).floor().clamp(0, len(pyramid.starts) - 1)
-    level = level[..., None, None]
+    side = sides(lafs.detach(), pyramid.shape)[..., None, None]
+    none = side == 0
+    lafs = lafs.masked_fill(none, 0.0)
+    level = (torch.log2(side / P) + SHARPNESS).floor().clamp(0, len(pyramid.starts) - 1)
 
     # Where each patch's level begins, and its size: halving rounds up. Sizes become tensors first:
     # the ONNX exporter knows no product of a tensor and a symbolic size.
@@ -102,41 +101,39 @@ def sample(pyramid: Pyramid, lafs: Tensor, patch_size: int) -> Tensor:
     shrink = torch.exp2(-level)
     height, width = ((torch.full_like(level, side) * shrink).ceil() for side in pyramid.shape)
 
-    # The centres of P x P equal cells of the square c + A [-1, 1]^2.
+    # The centres of P x P equal cells of the square c + A [-1, 1]^2, as (B, N, 2, P, P).
     u = (2 * arange(P, lafs, lafs.dtype) + 1) / P - 1
-    u, v = u[None, :], u[:, None]
-    in_level = lafs * shrink
-    ax, bx, cx, ay, by, cy = in_level.flatten(2)[..., None, None].unbind(2)
-    x_there, y_there = cx + ax * u + bx * v, cy + ay * u + by * v
-    x = x_there.clamp(min=0).minimum(width - 1)
-    y = y_there.clamp(min=0).minimum(height - 1)
-    x0, y0 = x.detach().floor(), y.detach().floor()
-    fx, fy = x - x0, y - y0
+    a, b, c = (lafs * shrink)[..., None, None].unbind(3)
+    there = c + a * u + b * u[:, None]
+    last = torch.stack([width, height], 2) - 1
+    inside = there.clamp(min=0).minimum(last)
+    corner = inside.detach().floor()
+    fx, fy = (inside - corner).unbind(2)
+    (x, y), (right, down) = corner.long().unbind(2), (corner < last).unbind(2)
     line = width.long()
-    right, down = x0 < width - 1, (y0 < height - 1) * line
-    first = start + y0.long() * line + x0.long()
+    first, down = start + y * line + x, down * line
     corners = torch.stack([first, first + right, first + down, first + down + right], 1)
     pixels = pyramid.pixels.gather(1, corners.flatten(1))
     a, b, c, d = pixels.view_as(corners).unbind(1)
     upper = a + fx * (b - a)
     repeated = upper + fy * (c + fx * (d - c) - upper)
-    beyond = (x_there - x).abs() + (y_there - y).abs()
+    beyond = (there - inside).abs().sum(2)
     mean = repeated.mean((-2, -1), keepdim=True)
-    return (mean + (1 - beyond / FADE).clamp(min=0) * (repeated - mean)) * good
+    faded = mean + (1 - beyond / FADE).clamp(min=0) * (repeated - mean)
+    return faded.masked_fill(none, 0.0)
 
 
-def describable(lafs: Tensor, shape: Sequence[int]) -> Tensor:
-    """Which LAFs (B, N, 2, 3) have a patch that overlaps an image of `shape` (H, W): (B, N).
+def sides(lafs: Tensor, shape: Sequence[int]) -> Tensor:
+    """Sides of the patches of LAFs (B, N, 2, 3) in pixels: (B, N).
 
-    The limits of the side are those of `frames.describable`.
+    0 where the patch does not overlap an image of `shape` (H, W) or is beyond the limits of
+    `frames.describable`.
     """
-    ax, bx, x, ay, by, y = lafs.flatten(2).unbind(2)
-    reach_x, reach_y = ax.abs() + bx.abs(), ay.abs() + by.abs()
-    inside = (x + reach_x > -0.5) & (y + reach_y > -0.5)
-    inside = inside & (x - reach_x < shape[1] - 0.5) & (y - reach_y < shape[0] - 0.5)
-    side = 2 * (ax * by - bx * ay).abs().sqrt()
-    sensible = (side >= 1 / MAX_SIDE) & (side <= MAX_SIDE)
-    return inside & sensible & (lafs.abs() < torch.inf).flatten(2).all(2)
+    centre, reach = lafs[..., 2], lafs[..., :2].abs().sum(3)
+    left, above = (centre - reach).unbind(2)
+    good = (left < shape[1] - 0.5) & (above < shape[0] - 0.5) & (centre + reach > -0.5).all(2)
+    side = 2 * area(lafs).sqrt()
+    return side.masked_fill(~(good & (side >= 1 / MAX_SIDE) & (side <= MAX_SIDE)), 0.0)
 
 
 def area(lafs: Tensor) -> Tensor:

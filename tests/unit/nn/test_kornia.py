@@ -21,8 +21,7 @@ from kd_cv.nn.lafs import (  # noqa: E402
     lafs_from_keypoints,
     round_lafs,
 )
-from kd_cv.nn.sampling import describable as torch_describable  # noqa: E402
-from kd_cv.nn.sampling import pyramid_of, sample  # noqa: E402
+from kd_cv.nn.sampling import pyramid_of, sample, sides  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("one_torch_thread")
 CENTRES = ((150.3, 140.7, 33.0), (90.0, 201.5, 271.0), (200.2, 99.9, 0.0))
@@ -404,14 +403,14 @@ def test_images_that_are_no_tensor():
 
 
 def test_what_can_be_described_is_the_same_in_torch():
-    sides = np.array([2.0**k for k in (-30, -25, -23, 0, 5, 23, 25, 30)] + [0.0, np.inf, np.nan])
+    lengths = np.array([2.0**k for k in (-30, -25, -23, 0, 5, 23, 25, 30)] + [0.0, np.inf, np.nan])
     places = [(50.0, 40.0), (-3.0, 40.0), (-30.0, 40.0), (50.0, 1e30), (np.nan, 40.0)]
     frames = np.array(
-        [(x, y, side, angle) for side in sides for x, y in places for angle in (-1.0, 0.0, 45.0)]
+        [(x, y, side, angle) for side in lengths for x, y in places for angle in (-1.0, 0.0, 45.0)]
     )
     expected = describable(frames, (80, 100), 1.0)
     lafs = round_lafs(torch.from_numpy(frames), 1.0)
-    assert torch_describable(lafs, (80, 100))[0].tolist() == expected.tolist()
+    assert (sides(lafs, (80, 100))[0] > 0).tolist() == expected.tolist()
     assert 0 < expected.sum() < len(expected)
 
 
