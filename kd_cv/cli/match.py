@@ -143,8 +143,7 @@ def command(
     with Console(stderr=True, quiet=as_json).status("Matching ...") as status:
         answers = {}
         for name in DESCRIPTORS if compare else (descriptor,):
-            status.update(f"Matching with {DESCRIPTORS[name]} ...")
-            answers[name] = run(name, pair, options)
+            answers[name] = run(name, pair, options, status.update)
         chosen = answers[descriptor]
         status.update("Drawing ...")
         if output:

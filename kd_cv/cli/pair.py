@@ -1,6 +1,6 @@
 """Two photographs and how they are matched, for `kd-cv match` and `kd-cv explain`."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -20,6 +20,7 @@ from kd_cv.matching.neighbours import RATIO, as_ratio
 from kd_cv.matching.pipeline import match, timing
 from kd_cv.matching.result import MatchResult
 from kd_cv.opencv.dog import DoG
+from kd_cv.opencv.rootsift import DESCRIPTORS
 from kd_cv.views import VIEWS
 
 #: OpenCV's detectors by name, as far as the installed OpenCV has them.
@@ -137,20 +138,22 @@ class Answer(NamedTuple):
     seconds: dict[str, float]
 
 
-def run(name: str, pair: Pair, options: Options) -> Answer:
-    """Match two photographs by the descriptor of a name."""
+def run(
+    name: str, pair: Pair, options: Options, tell: Callable[[str], None] = lambda text: None
+) -> Answer:
+    """Match two photographs by the descriptor of a name; `tell` is given each step."""
     feature = make_feature(name, options.weights if name == "kd" else None)
     detector = make_detector(options.detector, options.max_keypoints)
-    # Compile, or load compiled code, before the clock runs.
-    noise = np.random.default_rng(0).integers(0, 255, (64, 64), dtype=np.uint8)
-    detector.detect(noise, None)
-    feature.compute(noise, [cv2.KeyPoint(32, 32, 6, 0)])
     own = name == "kd" and options.detector == "dog"  # detected and described in one pass
     camera0, camera1 = pair.cameras(options.focal)
     if options.model == "essential" and camera0 is None:
         raise ValueError(
             "--model essential needs --focal: the photographs have no EXIF that says it"
         )
+    tell("Loading compiled code, or compiling it: once, for about 10 s ...")
+    noise = np.random.default_rng(0).integers(0, 255, (96, 96), dtype=np.uint8)
+    match(noise, noise, feature, detector=None if own else detector)  # before the clock runs
+    tell(f"Matching with {DESCRIPTORS[name]} ...")
     with timing() as seconds:
         result = match(
             as_gray(pair.image0), as_gray(pair.image1), feature,

@@ -251,6 +251,8 @@ def test_pairs_of_names_with_blanks(tmp_path: Path) -> None:
     ):
         write_pairs(path, pairs)
         assert read_pairs(path) == pairs
+    path.write_text("a.png b.png\n", encoding="utf-8-sig")  # with a byte order mark
+    assert read_pairs(path) == [("a.png", "b.png")]
     for name in ("a\tb.png", "a\nb.png", ""):
         with pytest.raises(ValueError, match="a list of pairs cannot hold the name"):
             write_pairs(path, [("c.png", name)])

@@ -12,6 +12,7 @@ import cv2
 import numpy as np
 import pytest
 from collections_of_photographs import RAW, SMALL, photographs, whitened, whole_parts
+from PIL import Image
 from skimage import data
 
 from kd_cv import DoG, KDDescriptor
@@ -585,3 +586,11 @@ def test_images_keep_their_precision(camera, tmp_path: Path) -> None:
     extract(tmp_path / "p", tmp_path / "f.h5", SMALL)
     with reading(tmp_path / "f.h5") as features:
         assert len(features["dim.png"].frames) > 0.8 * len(features["full.png"].frames) > 100
+
+
+def test_heic_photographs_are_extracted(tmp_path: Path) -> None:
+    pillow_heif = pytest.importorskip("pillow_heif")
+    (tmp_path / "images").mkdir()
+    pillow_heif.from_pillow(Image.fromarray(data.coins())).save(tmp_path / "images" / "a.HEIC")
+    summary = extract(tmp_path / "images", tmp_path / "f.h5", SMALL)
+    assert summary.done == 1 and not summary.skipped and summary.keypoints > 20
