@@ -31,6 +31,7 @@ from kd_cv.descriptor.kernels import PHI, RHO, THETA, Array, Grid, X, Y
 from kd_cv.descriptor.projection import Projection
 from kd_cv.descriptor.spec import Spec
 from kd_cv.gray import as_gray
+from kd_cv.keypoints import views_of
 from kd_cv.opencv.kd_descriptor import KDDescriptor
 from kd_cv.settings import Settings
 from kd_cv.types import Image
@@ -259,7 +260,7 @@ def explain(
         raise TypeError(f"can explain a KDDescriptor, got {type(descriptor).__name__}")
     settings = descriptor.settings
     stack0, stack1 = (
-        descriptor.extractor.patches(as_gray(image), _as_frame(keypoint, descriptor))[0]
+        descriptor.extractor.patches(as_gray(image), *_as_frame(keypoint, descriptor))[0]
         for image, keypoint in ((image0, keypoint0), (image1, keypoint1))
     )
     return _explain(stack0, stack1, settings.spec, settings.scales, settings.projection)
@@ -377,10 +378,13 @@ def _linear(projection: Projection | None, spec: Spec) -> Linear:
     return projection.mu.astype(np.float64), lambda v: (v @ A) @ A.T
 
 
-def _as_frame(keypoint: cv2.KeyPoint | ArrayLike, descriptor: KDDescriptor) -> NDArray[np.float64]:
+def _as_frame(
+    keypoint: cv2.KeyPoint | ArrayLike, descriptor: KDDescriptor
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """The frame (1, 4) of a keypoint and its view (1,)."""
     if isinstance(keypoint, cv2.KeyPoint):
-        return descriptor.frames([keypoint])
-    return as_frames(np.atleast_2d(np.array(keypoint, dtype=np.float64)))
+        return descriptor.frames([keypoint]), views_of([keypoint])
+    return as_frames(np.atleast_2d(np.array(keypoint, dtype=np.float64))), np.zeros(1, np.int64)
 
 
 def heat_limit(*heats: Array) -> float:

@@ -152,11 +152,19 @@ class Extractor:
         """Describe patches (N, P, P) that are cut out already, uint8 or float in 0..1: (N, D)."""
         return self._encode(self._patch_describer.of_patches(patches))
 
-    def patches(self, gray: NDArray[Any], frames: Frames) -> Array32:
-        """Cut out the patches that are described, at each scale: (N, S, P, P)."""
+    def patches(
+        self, gray: NDArray[Any], frames: Frames, views: NDArray[np.int64] | None = None
+    ) -> Array32:
+        """Cut out the patches that are described, at each scale: (N, S, P, P). See `describe`."""
         frames = upright_frames(frames) if self.settings.upright else frames
-        squares = self._squares(gray.shape, frames)
-        return sample_squares(gray, squares, self.settings.patch_size)
+        views = np.zeros(len(frames), np.int64) if views is None else views
+        size = self.settings.patch_size
+        patches = np.empty((len(frames), len(self.settings.scales), size, size), np.float32)
+        for view in np.unique(views):
+            those, image = views == view, view_of(gray, view).image
+            squares = self._squares(image.shape, to_view(frames[those], gray.shape, view))
+            patches[those] = sample_squares(image, squares, size)
+        return patches
 
     def _squares(self, shape: tuple[int, int], frames: Frames) -> Squares:
         return squares_of(frames, shape, self.settings.side, self.settings.scales)

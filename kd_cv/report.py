@@ -27,12 +27,13 @@ from kd_cv.explain import heat_limit, heat_maps, part_names
 from kd_cv.gray import as_gray
 from kd_cv.io.files import replacing
 from kd_cv.io.images import reduced
-from kd_cv.keypoints import from_keypoints
+from kd_cv.keypoints import from_keypoints, views_of
 from kd_cv.matching.neighbours import RATIO
 from kd_cv.matching.result import MatchResult, named_failure
 from kd_cv.matching.two_view import NAMES, WORDS
 from kd_cv.opencv.kd_descriptor import KDDescriptor
 from kd_cv.types import Feature
+from kd_cv.views import affine_of
 from kd_cv.viz import palette
 from kd_cv.viz.matches import MAX_LINES, as_bgr
 
@@ -129,12 +130,13 @@ class Page(NamedTuple):
         if not isinstance(kd, KDDescriptor):  # what stands for it sees the window of SIFT
             kd = KDDescriptor(patch_size=TILE, whitening=None, magnification="sift")
         keypoints = result.keypoints0, result.keypoints1
-        both = [
-            kd.frames([points[i] for i in rows.tolist()])
+        matched = [
+            [points[i] for i in rows.tolist()]
             for points, rows in zip(keypoints, matches.T, strict=True)
         ]
+        both = [(kd.frames(points), views_of(points)) for points in matched]
         stack0, stack1 = (
-            kd.extractor.patches(as_gray(image), frames)
+            kd.extractor.patches(as_gray(image), *frames)
             for image, frames in zip(self.images, both, strict=True)
         )
         scales = kd.settings.scales
@@ -175,11 +177,11 @@ class Page(NamedTuple):
             "nothing": "" if len(ratios) else f"{named_failure(result, self.names)}.",
             "words": [f"inliers {words[0]}".strip(), f"outliers {words[1]}".strip()],
             "one": ["inlier", "outlier"],
-            "points": [np.round(frames[:, :2], 2).tolist() for frames in both],
+            "points": [np.round(frames[:, :2], 2).tolist() for frames, _ in both],
             "windows": [
-                np.round([side * frames[:, 2], frames[:, 3].clip(0)], 2).T.tolist()
-                for frames in both
+                np.round(side * affine_of(*frames), 2).reshape(-1, 4).tolist() for frames in both
             ],
+            "views": [views.tolist() for _, views in both],
             "ratios": np.round(ratios.astype(np.float64), 4).tolist(),
             "inliers": inliers.astype(int).tolist(),
             "H": _listed(result, result.H_0to1),

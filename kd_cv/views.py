@@ -114,16 +114,21 @@ def to_view(frames: Frames, shape: tuple[int, int], view: int) -> Frames:
     return frames if view == 0 else _mapped(frames, _from_image(shape, view))
 
 
-def affine_of(frames: Frames, shape: tuple[int, int], view: int) -> Float64:
-    """The affine shapes (N, 2, 2) of circles in an image of `shape`: what the view makes of them.
+def affine_of(frames: Frames, views: NDArray[np.int64]) -> Float64:
+    """The affine shapes (N, 2, 2) of frames (N, 4) found in `views` (N,): ellipses in the image.
 
-    Columns are the half axes of the ellipse in the image: along the angle, and across it.
+    Columns are half axes of the circle in the view, mapped to the image: along the angle of the
+    keypoint, and across it.
     """
-    in_view = to_view(frames, shape, view)
-    turn, half = radians(in_view[:, 3]), in_view[:, 2] / 2
-    circle = np.stack([np.cos(turn), -np.sin(turn), np.sin(turn), np.cos(turn)], axis=1)
-    back = np.eye(2) if view == 0 else cv2.invertAffineTransform(_from_image(shape, view))[:, :2]
-    return back @ (circle * half[:, None]).reshape(-1, 2, 2)
+    shapes = np.empty((len(frames), 2, 2))
+    for view in np.unique(views):
+        those = views == view
+        in_view = to_view(frames[those], (1, 1), view)  # the shape of an image moves centres only
+        turn, half = radians(in_view[:, 3]), in_view[:, 2] / 2
+        circle = np.stack([np.cos(turn), -np.sin(turn), np.sin(turn), np.cos(turn)], axis=1)
+        back = np.eye(2) if view == 0 else np.linalg.inv(_from_image((1, 1), view)[:, :2])
+        shapes[those] = back @ (circle * half[:, None]).reshape(-1, 2, 2)
+    return shapes
 
 
 def _mapped(frames: Frames, M: Float64) -> Frames:

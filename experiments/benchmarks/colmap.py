@@ -36,7 +36,7 @@ class AtSIFT(Extraction):
     def settings(self) -> dict[str, Any]:
         return super().settings | {"detector": {"detector": "sift"}}
 
-    def extract(self, gray: NDArray[Any]) -> tuple[Any, Any, Any]:
+    def extract(self, gray: NDArray[Any]) -> Any:
         """Descriptors of KD at keypoints of cv2.SIFT."""
         keypoints = cv2.SIFT_create(self.max_keypoints).detect(to_8bit(gray), None)
         return self.arrays(*self.feature.compute(gray, keypoints))

@@ -23,9 +23,10 @@ from kd_cv.collection import reading
 from kd_cv.collection.names import MAX_LIST_BYTES
 from kd_cv.collection.reconstruction import load_pycolmap
 from kd_cv.collection.store import Features
-from kd_cv.descriptor.frames import radians, sigma_from_size, to_corner
+from kd_cv.descriptor.frames import to_corner
 from kd_cv.io.files import PathLike, read_text, replacing
 from kd_cv.matching.neighbours import RATIO, match_descriptors
+from kd_cv.views import affine_of
 
 DIM, NORM = 128, 512.0  # of SIFT in COLMAP
 PAIRS = "pairs.txt"  # beside a database: those that were matched
@@ -90,8 +91,10 @@ def write_database(
 ) -> dict[str, int]:
     """Images, cameras, keypoints and descriptors of a feature file into a new COLMAP database.
 
-    Keypoints move by half a pixel: COLMAP has the corner of the first pixel at (0, 0). Descriptors
-    of more than 128 dimensions are left out; they can be matched with matcher="kd" only.
+    Keypoints move by half a pixel: COLMAP has the corner of the first pixel at (0, 0). They have
+    COLMAP's six columns: x, y and the affine shape, a circle of radius sigma or, for a keypoint of
+    a synthetic view, an ellipse. Descriptors of more than 128 dimensions are left out; they can be
+    matched with matcher="kd" only.
 
     names  those of the images to write; all of the feature file by default
 
@@ -126,8 +129,9 @@ def write_database(
                     raise ValueError(
                         f"{name} has changed since its features were extracted: extract them again"
                     )
-                sigma, turn = sigma_from_size(of_image.frames[:, 2]), radians(of_image.frames[:, 3])
-                keypoints = np.column_stack([to_corner(of_image.frames[:, :2]), sigma, turn])
+                frames = of_image.frames
+                shapes = affine_of(frames, of_image.views).reshape(-1, 4)
+                keypoints = np.column_stack([to_corner(frames[:, :2]), shapes])
                 target.write_keypoints(ids[name], keypoints.astype(np.float32))
                 if of_image.descriptors.shape[1] <= DIM:
                     data = bytes_of(of_image.descriptors, stored.descriptor)

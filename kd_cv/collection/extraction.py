@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from kd_cv.checks import as_int
 from kd_cv.collection.store import DTYPES, Features
-from kd_cv.descriptor.frames import Frames, resized_frames
+from kd_cv.descriptor.frames import resized_frames
+from kd_cv.extractor import Features as Extracted
 from kd_cv.gray import to_8bit
 from kd_cv.io.files import PathLike
 from kd_cv.io.images import reduced
@@ -104,32 +105,34 @@ class Extraction:
         height, width = gray.shape
         with (clock or Clock())("extract"):
             seen = reduced(gray, self.max_size)
-            frames, responses, descriptors = self.extract(seen)
+            frames, responses, descriptors, views = self.extract(seen)
         ratio = np.array([width, height]) / np.array(seen.shape[::-1])
         return Features(
             resized_frames(frames, ratio),
             descriptors,
-            responses,
+            responses.astype(np.float32),
             (width, height),
             max(1.0, max(gray.shape) / (self.max_size or np.inf)),
+            views,
         )
 
-    def extract(self, gray: NDArray[Any]) -> tuple[Frames, NDArray[Any], NDArray[Any]]:
-        """Frames (N, 4), responses (N,) and descriptors (N, D); a subclass may take others."""
+    def extract(self, gray: NDArray[Any]) -> Extracted:
+        """Keypoints and descriptors of an image; a subclass may take others."""
         if isinstance(self.feature, KDDescriptor):
-            return self.feature.extractor.extract(gray)[:3]
+            return self.feature.extractor.extract(gray)
         keypoints, descriptors = self.feature.detectAndCompute(to_8bit(gray), None)
         return self.arrays(keypoints, descriptors)
 
     def arrays(
         self, keypoints: Sequence[cv2.KeyPoint], descriptors: NDArray[Any] | None
-    ) -> tuple[Frames, NDArray[Any], NDArray[Any]]:
+    ) -> Extracted:
         """What `extract` returns, of the strongest of OpenCV's keypoints."""
         if descriptors is None:
-            return np.zeros((0, 4)), np.zeros(0), np.zeros((0, self.dim), np.float32)
+            descriptors = np.zeros((0, self.dim), np.float32)
         responses = np.array([keypoint.response for keypoint in keypoints])
         kept = np.sort(np.argsort(-responses, kind="stable")[: self.max_keypoints])
-        return from_keypoints(keypoints)[kept], responses[kept], descriptors[kept]
+        views = np.zeros(len(kept), np.int64)
+        return Extracted(from_keypoints(keypoints)[kept], responses[kept], descriptors[kept], views)
 
     @property
     def dim(self) -> int:

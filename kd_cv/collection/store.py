@@ -8,6 +8,7 @@ keypoints       (N, 2)  float32 x, y in pixels of the image file, the first pixe
 descriptors     (D, N)  float32, float16, or uint8 (see `settings.to_uint8`)
 scores          (N,)    float32, the detector's response
 scales, oris    (N,)    float32, sigma in pixels (half of OpenCV's size) and angle in radians
+views           (N,)    uint8, the synthetic view of each (see `kd_cv.views`); only if there are any
 image_size      (2,)    width, height of the image file
 ==============  ======  =======================================================================
 
@@ -36,6 +37,7 @@ from kd_cv.io.files import PathLike, refused_as
 SETTINGS = "kd_cv"  # the root attribute that holds the settings as JSON
 SOURCE = "source"  # the attribute of an image
 KEYS = ("keypoints", "descriptors", "scores", "scales", "oris", "image_size")
+VIEWS = "views"
 #: Which programs can use descriptors of each type; also an attribute of the file.
 READERS = {
     "float16": "kd_cv, hloc, deep-image-matching",
@@ -57,13 +59,15 @@ class Features:
     scores       (N,)
     image_size   width, height
     uncertainty  pixels of the image file per pixel that the detector saw
+    views        (N,) the synthetic view of each, 0 for the image itself
     """
 
     frames: NDArray[np.float64]
     descriptors: NDArray[np.float32]
     scores: NDArray[np.float32]
     image_size: tuple[int, int]
-    uncertainty: float = 1.0
+    uncertainty: float
+    views: NDArray[np.int64]
 
 
 def as_arrays(features: Features, dtype: str) -> dict[str, NDArray[Any]]:
@@ -71,7 +75,8 @@ def as_arrays(features: Features, dtype: str) -> dict[str, NDArray[Any]]:
     x, y, size, angle = features.frames.T
     rows = features.descriptors
     stored = to_uint8(rows) if dtype == "uint8" else rows.astype(dtype, copy=False)
-    return {
+    views = {VIEWS: features.views.astype(np.uint8)} if features.views.any() else {}
+    return views | {
         "keypoints": np.stack([x, y], axis=1).astype(np.float32),
         "descriptors": np.ascontiguousarray(stored.T),
         "scores": features.scores.astype(np.float32, copy=False),
@@ -88,6 +93,8 @@ def as_features(arrays: Mapping[str, NDArray[Any]], uncertainty: float = 1.0) ->
         "keypoints": (n, 2), "descriptors": (len(arrays["descriptors"]), n),
         "scores": (n,), "scales": (n,), "oris": (n,), "image_size": (2,),
     }  # fmt: skip
+    if VIEWS in arrays:
+        shapes[VIEWS] = (n,)
     for key, shape in shapes.items():
         if arrays[key].shape != shape or arrays[key].dtype.kind not in "fiu":
             raise ValueError(f"{key} must be numbers of shape {shape}, got {arrays[key].shape}")
@@ -105,6 +112,7 @@ def as_features(arrays: Mapping[str, NDArray[Any]], uncertainty: float = 1.0) ->
         np.asarray(arrays["scores"], dtype=np.float32),
         (int(width), int(height)),
         uncertainty,
+        arrays.get(VIEWS, np.zeros(n)).astype(np.int64),
     )
 
 
@@ -165,7 +173,7 @@ def copy_image(source: Any, target: Any, name: str) -> None:
     """Add the features of an image of another open file, bit for bit."""
     with _damage_named(f"{source.filename}: {name!r}"):
         group = target.require_group(name)
-        for key in KEYS:
+        for key in _keys(source[name]):
             source.copy(source[name][key], group, name=key)
         group.attrs[SOURCE] = source[name].attrs[SOURCE]
 
@@ -210,7 +218,7 @@ class FeatureFile(Mapping[str, Features]):
     def __getitem__(self, name: str) -> Features:
         with self._group(name) as group:
             uncertainty = float(group["keypoints"].attrs.get("uncertainty", 1.0))
-            return as_features({key: group[key][()] for key in KEYS}, uncertainty)
+            return as_features({key: group[key][()] for key in _keys(group)}, uncertainty)
 
     @contextmanager
     def _group(self, name: str) -> Iterator[Any]:
@@ -265,6 +273,11 @@ def is_image(item: Any) -> bool:
     """Whether a group holds the features of an image; a folder may be named `keypoints` too."""
     h5py = load_h5py()
     return isinstance(item, h5py.Group) and item.get("keypoints", getclass=True) is h5py.Dataset
+
+
+def _keys(group: Any) -> tuple[str, ...]:
+    """The datasets of an image."""
+    return (*KEYS, VIEWS) if VIEWS in group else KEYS
 
 
 def settings_in(file: Any) -> str | None:

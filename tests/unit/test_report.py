@@ -78,8 +78,31 @@ def test_data_agrees_with_the_result(pair, found):
     assert data["points"][0][0] == pytest.approx(result.points0[first], abs=0.01)
     assert data["points"][1][0] == pytest.approx(result.points1[first], abs=0.01)
     keypoint = result.keypoints0[result.matches[first][0]]
-    side = 15 * keypoint.size
-    assert data["windows"][0][0] == pytest.approx([side, keypoint.angle], abs=0.01)
+    half, turn = 15 * keypoint.size / 2, np.deg2rad(keypoint.angle)
+    x, y = half * np.cos(turn), half * np.sin(turn)
+    assert data["windows"][0][0] == pytest.approx([x, -y, y, x], abs=0.01)
+    assert not np.any(data["views"])
+
+
+@pytest.mark.slow
+def test_keypoints_of_views_are_ellipses_with_the_patches_of_their_views(pair):
+    small = KDDescriptor(300, views=3)
+    result = match(pair[0], pair[1], small)
+    (data,) = _data(_page(pair, run("kd", Pair(*pair[:2], ("a", "b")), Options())._replace(
+        result=result, feature=small)))["descriptors"]  # fmt: skip
+    views = np.array(data["views"])
+    assert set(views.ravel()) == {0, 1, 2}
+    axes = np.linalg.svd(np.reshape(data["windows"], (2, -1, 2, 2)), compute_uv=False)
+    np.testing.assert_allclose(axes[..., 0] / axes[..., 1], np.where(views > 0, 2, 1), rtol=1e-2)
+    # What the patches on the page have in common is what the descriptors have.
+    matches, ratios = result.candidates
+    i, j = matches[np.argsort(ratios, kind="stable")].T
+    d0, d1 = (
+        small.compute(image, keypoints)[1]
+        for image, keypoints in zip(pair[:2], (result.keypoints0, result.keypoints1), strict=True)
+    )
+    products = (d0[i] * d1[j]).sum(axis=1)
+    np.testing.assert_allclose(data["similarity"], products, atol=2e-2)
 
 
 @pytest.mark.slow

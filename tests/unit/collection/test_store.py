@@ -18,7 +18,8 @@ def features(n=3, dim=8):
     frames = np.column_stack([rng.uniform(0, 30, (n, 2)), rng.uniform(2, 9, n), np.arange(n) * 9.0])
     rows = rng.normal(size=(n, dim)).astype(np.float32)
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
-    return Features(frames, rows, rng.random(n).astype(np.float32), (40, 30), 1.5)
+    scores = rng.random(n).astype(np.float32)
+    return Features(frames, rows, scores, (40, 30), 1.5, np.arange(n) % 3)
 
 
 def written(path, *names, dtype="float32"):
@@ -37,9 +38,18 @@ def test_features_survive_the_file(tmp_path, dtype):
         assert stored.count("a") == 3
     np.testing.assert_allclose(read.frames, own.frames, atol=1e-4)
     np.testing.assert_array_equal(read.scores, own.scores)
+    np.testing.assert_array_equal(read.views, own.views)
     tolerance = {"float32": 0, "float16": 1e-3, "uint8": 0.05}[dtype]
     np.testing.assert_allclose(read.descriptors, own.descriptors, rtol=0, atol=tolerance)
     assert (read.image_size, read.uncertainty) == ((40, 30), 1.5)
+
+
+def test_without_views_there_is_no_dataset_of_them():
+    own = features()
+    own.views[:] = 0
+    arrays = as_arrays(own, "float32")
+    assert "views" not in arrays
+    np.testing.assert_array_equal(as_features(arrays).views, own.views)
 
 
 def test_zero_descriptors_stay_zero_as_bytes():
