@@ -63,7 +63,7 @@ soak: $(DEV)/ready  ## compute from threads and processes, for minutes, and watc
 	$(DEV)/bin/python -m experiments soak
 
 hostile: $(DEV)/ready  ## hundreds of hostile calls, by name: one that crashes is the last
-	$(DEV)/bin/python -m pytest -v tests/robust/hostile tests/contract/test_kinds_of_images.py
+	$(DEV)/bin/python -m pytest -v tests/robust tests/contract/test_kinds_of_images.py
 
 # Servers lack the libraries that opencv-python needs: tools/headless.py then takes another build.
 $(CORE)/ready: pyproject.toml

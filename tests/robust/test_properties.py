@@ -192,17 +192,6 @@ def test_gain_and_offset_of_float_images(seed, gain, offset, rows):
     assert (distance <= bound + 1e-5)[described].all()
 
 
-def test_the_bound_of_gain_and_offset_is_no_blank_cheque():
-    patches = patches_of(1, 32)
-    bound = gain_bound(patches, Spec(32), 0.5, 8 * U)
-    assert (bound < 1e-3).all()
-    # A change that is none of gain and offset, and hardly to be seen, is further away than that.
-    other = patches.copy()
-    other[:, :, 20:] *= 1.01
-    distance = np.linalg.norm(raw64(other, Spec(32)) - raw64(patches, Spec(32)), axis=1)
-    assert (distance > bound).all()
-
-
 # Quarter turns and mirrors ------------------------------------------------------------------------
 
 # What happens to the attributes of a pixel, angles as (sign, offset): angle -> sign angle + offset.
@@ -275,15 +264,6 @@ def test_a_turn_or_mirror_permutes_the_raw_vector(change, kernel, seed, half):
     rows, other = (raw64(p, Spec(P, kernel)) for p in (patches, changed_patches(change, patches)))
     np.testing.assert_allclose(other, rows @ M.T, rtol=0, atol=1e-10)
     assert np.abs(other - rows).max() > 1e-3
-
-
-def test_four_turns_and_two_mirrors_are_none():
-    for kernel in KERNELS:
-        turn, mirror = raw_map(TURN, kernel), raw_map(MIRROR, kernel)
-        assert np.array_equal(np.linalg.matrix_power(turn, 4), np.eye(len(turn)))
-        assert np.array_equal(mirror @ mirror, np.eye(len(mirror)))
-        # A mirror between two turns undoes the first.
-        assert np.array_equal(turn @ mirror @ turn, mirror)
 
 
 SIDE = 129  # of 2^k + 1: OpenCV halves such an image at its even pixels, whichever way it lies
@@ -366,7 +346,7 @@ def test_fewer_dimensions_are_the_first_ones(whitening, seed, dims):
     chosen=st.lists(st.integers(0, 29), min_size=1, max_size=40),
 )
 def test_a_descriptor_does_not_depend_on_order_or_neighbours(seed, rows, strangers, chosen):
-    kd = KDDescriptor()
+    kd = KDDescriptor(drop=False)
     image = noise(seed, (120, 130), 1.5)
     keypoints = to_keypoints(np.array(rows))
     others = to_keypoints(np.array(strangers, dtype=np.float64).reshape(-1, 4))
@@ -376,15 +356,6 @@ def test_a_descriptor_does_not_depend_on_order_or_neighbours(seed, rows, strange
     # The image pyramid is as deep as the largest keypoint needs: it must not matter.
     found = kd.compute(image, [*others, *picked, *others])[1]
     assert np.array_equal(found[len(others) : len(others) + len(picked)], expected[chosen])
-
-
-@given(seed=seeds, P=st.integers(16, 40), order=st.permutations(range(3)))
-@settings(max_examples=10)
-def test_a_patch_does_not_depend_on_order_or_neighbours(seed, P, order):
-    patches = patches_of(seed, P).astype(np.float32)
-    rows = describe_patches(patches, Spec(P))
-    assert np.array_equal(describe_patches(patches[list(order)], Spec(P)), rows[list(order)])
-    assert np.array_equal(describe_patches(patches[1:2], Spec(P)), rows[1:2])
 
 
 # No index overflows -------------------------------------------------------------------------------

@@ -1,7 +1,6 @@
 """What files of others may not do: run code, take all memory, write elsewhere, use the network."""
 
 import ast
-import gzip
 import json
 import os
 import subprocess
@@ -15,10 +14,8 @@ import pytest
 import kd_cv
 from kd_cv import KDDescriptor
 from kd_cv.collection import Summary
-from kd_cv.io import archive
 from kd_cv.whitening import files
 from kd_cv.whitening import registry as weights
-from kd_cv.whitening.statistics import Statistics
 from kd_cv.whitening.whitening import Whitening
 
 SOURCES = sorted(Path(kd_cv.__file__).parent.rglob("*.py"))
@@ -45,17 +42,6 @@ def test_nothing_is_unpickled_or_executed():
         assert keywords.get("shell", "False") == "False", place
         if name == "torch.load":
             assert keywords["weights_only"] == "True", place
-
-
-@pytest.mark.slow
-def test_no_module_of_the_network_is_imported():
-    network = {"socket", "ssl", "urllib", "http", "ftplib", "requests", "httpx", "aiohttp", "pooch"}
-    for path in SOURCES:
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            if isinstance(node, ast.ImportFrom):
-                names = [node.module or ""]
-            assert not network & {name.split(".")[0] for name in names}, path.name
 
 
 @pytest.mark.slow
@@ -103,26 +89,6 @@ def test_the_main_paths_work_without_a_network(tmp_path):
         capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     assert result.stdout.strip().endswith("done"), result.stderr
-
-
-# ------------------------------------------------------------------------------- what is written
-
-
-# ---------------------------------------------------------------------------------------- images
-
-
-# --------------------------------------------------------------------------------------- archives
-
-
-CLAIM = "{'descr': '%s', 'fortran_order': False, 'shape': %s, }"
-
-
-def test_statistics_of_any_claimed_dimension_take_no_memory(tmp_path):
-    path = tmp_path / "s.npz"
-    meta = {"dim": 10**9, "count": 1, "pair_count": 0}
-    archive.write_archive(path, "statistics", {"mean": np.zeros(3)}, meta)
-    with pytest.raises(ValueError, match="expected finite arrays"):
-        Statistics.load(path)
 
 
 def test_a_spectrum_that_cannot_be_inverted_is_refused():
@@ -227,34 +193,13 @@ YAML = "%YAML:1.0\n---\n"
         "      cols: 60000\n      dt: d\n      data: [ ]\n",
     ],
 )  # fmt: skip
-@pytest.mark.parametrize("packed", [False, True])
-def test_hostile_settings_are_refused(tmp_path, content, packed):
+def test_hostile_settings_are_refused(tmp_path, content):
     path = tmp_path / "s.yml"
-    path.write_bytes(gzip.compress(content.encode()) if packed else content.encode())
+    path.write_text(content)
     kd = KDDescriptor(patch_size=16)
     with pytest.raises(ValueError):
         kd.read(path)
     assert kd.settings.patch_size == 16
-
-
-def test_settings_packed_by_gzip_are_read_and_bombs_refused(tmp_path):
-    KDDescriptor(patch_size=20).write(tmp_path / "s.yml")
-    packed = tmp_path / "s.yml.gz"
-    packed.write_bytes(gzip.compress((tmp_path / "s.yml").read_bytes()))
-    kd = KDDescriptor()
-    kd.read(packed)
-    assert kd.settings.patch_size == 20
-    packed.write_bytes(gzip.compress(b"#" * 50_000_000))
-    with pytest.raises(ValueError, match="more than 8192 bytes"):
-        kd.read(packed)
-    packed.write_bytes(gzip.compress(b"#" * 5000)[:-20])
-    with pytest.raises(ValueError, match="is not YAML"):
-        kd.read(packed)
-    damaged = bytearray(gzip.compress((tmp_path / "s.yml").read_bytes()))
-    damaged[-8] ^= 1  # of the checksum
-    packed.write_bytes(damaged)
-    with pytest.raises(ValueError, match=r"s\.yml\.gz' is not YAML.*: CRC check failed"):
-        kd.read(packed)
 
 
 # ------------------------------------------------------------------------------------- the report

@@ -226,14 +226,6 @@ def test_a_whitening_with_a_square_root_has_no_heat_maps(pair, fitted):
     assert 'id="patches0"' in page and 'id="heats0"' not in page
 
 
-@pytest.mark.slow
-def test_nothing_is_written_into_a_missing_folder(pair, found, tmp_path):
-    with pytest.raises(FileNotFoundError, match="nowhere"):
-        results = {"KD": (found["kd"].result, found["kd"].feature)}
-        report.write_report(tmp_path / "nowhere" / "r.html", *pair[:2], results, names=NAMES)
-    assert list(tmp_path.iterdir()) == []
-
-
 # ------------------------------------------------------------------------------------ the browser
 
 
@@ -295,19 +287,6 @@ def test_slider_and_switches_change_what_is_shown(opened):
     opened.find_element("id", "inliers").click()
     shown, inliers, outliers, *_ = _count(opened)
     assert inliers == 0 and shown == outliers > 0
-
-
-@pytest.mark.slow
-def test_lines_are_thinned_on_request(opened):
-    shown = _count(opened)[0]
-    drawn = int(opened.find_element("id", "lines-value").text)
-    assert 0 < drawn <= report.MAX_LINES
-    before = _picture(opened)
-    _set(opened, "lines", 20)
-    assert 0 < int(opened.find_element("id", "lines-value").text) <= 20
-    assert _count(opened)[0] == shown and (before != _picture(opened)).any()
-    _set(opened, "lines", 0)
-    assert opened.find_element("id", "count").text.endswith("none drawn as a line")
 
 
 PIXELS = """
@@ -379,120 +358,6 @@ def test_a_click_explains_a_match_beside_the_photographs(opened):
 
 
 @pytest.mark.slow
-def test_on_a_phone_a_click_brings_a_sheet_from_below(opened):
-    phone = {"width": 400, "height": 800, "deviceScaleFactor": 1, "mobile": True}
-    opened.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", phone)
-    try:
-        opened.refresh()
-        _ready(opened)
-        explanation = opened.find_element("id", "explanation")
-        assert not explanation.is_displayed(), "the photographs come first"
-        blank = opened.execute_script(
-            "return document.documentElement.scrollHeight - "
-            "document.querySelector('main').getBoundingClientRect().bottom - window.scrollY"
-        )
-        assert opened.find_element("id", "panel").size["height"] <= blank < 100
-        captions = [opened.find_element("id", f"caption{side}").rect for side in (0, 1)]
-        canvas = opened.find_element("id", "matches").rect
-        height = canvas["width"]  # of each photograph: they are square
-        for side, caption in enumerate(captions):
-            top = canvas["y"] + side * (height + 26) + height
-            assert top <= caption["y"] and caption["y"] + caption["height"] <= top + 27
-        _click_match(opened, 11)
-        assert explanation.is_displayed() and len(_tiles(opened)) == 4
-        box = opened.execute_script(
-            "const b = document.getElementById('panel').getBoundingClientRect();"
-            "return [b.left, b.top, b.right, b.bottom]"
-        )
-        assert box[0] == 0 and box[1] > 250 and box[2:] == [400, 800]
-        wide = opened.execute_script("return document.documentElement.scrollWidth")
-        assert wide <= 400, "nothing is cut off"
-        opened.find_element("id", "fold").click()
-        assert not explanation.is_displayed()
-    finally:
-        opened.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
-
-
-@pytest.mark.slow
-def test_keys_step_and_zoom(opened):
-    from selenium.webdriver.common.keys import Keys
-
-    canvas = opened.find_element("id", "matches")
-    title, whole = opened.find_element("id", "why-title"), _picture(opened)
-    first = title.text
-    canvas.send_keys(Keys.ARROW_RIGHT)
-    assert title.text != first
-    canvas.send_keys(Keys.ARROW_LEFT)
-    assert title.text == first and (_picture(opened) == whole).all()
-    canvas.send_keys("+")
-    assert "zoomed" in canvas.get_attribute("class") and (_picture(opened) != whole).any()
-    canvas.send_keys("0")
-    assert "zoomed" not in canvas.get_attribute("class") and (_picture(opened) == whole).all()
-
-
-@pytest.mark.slow
-def test_a_zoomed_photograph_is_dragged(opened):
-    from selenium.webdriver.common.action_chains import ActionChains
-
-    opened.find_element("id", "closer").click()
-    before, title = _picture(opened), opened.find_element("id", "why-title").text
-    canvas = opened.find_element("id", "matches")
-    ActionChains(opened).move_to_element_with_offset(
-        canvas, -canvas.size["width"] // 4, 0
-    ).click_and_hold().move_by_offset(60, 30).release().perform()
-    assert (_picture(opened) != before).any()
-    assert opened.find_element("id", "why-title").text == title, "a drag is no click"
-    opened.find_element("id", "whole").click()
-
-
-@pytest.mark.slow
-def test_dark_by_the_setting_of_the_system(opened):
-    def ground():
-        color = opened.find_element("css selector", "body").value_of_css_property(
-            "background-color"
-        )
-        return sum(map(int, re.findall(r"\d+", color)[:3]))
-
-    light = ground()
-    dark = {"features": [{"name": "prefers-color-scheme", "value": "dark"}]}
-    opened.execute_cdp_cmd("Emulation.setEmulatedMedia", dark)
-    try:
-        assert ground() < 100 < 600 < light
-    finally:
-        opened.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
-
-
-@pytest.mark.slow
-def test_others_are_beside_it_and_can_be_switched_to(browser, pair, found, tmp_path):
-    sift = found["sift"]
-    page = _page(pair, found["kd"], SIFT=(sift.result, sift.feature))
-    _open(browser, page, tmp_path)
-    beside = browser.find_elements("css selector", "#descriptors label")
-    for label, title, own in zip(beside, ("KD", "SIFT"), (found["kd"], sift), strict=True):
-        assert label.text.split()[0] == title
-        assert f"{own.result.inliers.sum()} inliers of {len(own.result.matches)}" in label.text
-    assert beside[0].location["y"] == beside[1].location["y"]
-    colors = "return new Set(document.querySelectorAll('#descriptors canvas')[arguments[0]]"
-    colors += ".getContext('2d').getImageData(0, 0, 300, 80).data).size"
-    assert all(browser.execute_script(colors, k) > 50 for k in (0, 1))
-    browser.find_element("id", "descriptor1").click()
-    assert _count(browser)[0] == len(sift.result.matches)
-    assert len(_tiles(browser)) == 2 and not browser.find_element("id", "bar").is_displayed()
-    assert "histograms of SIFT" in browser.find_element("id", "heat-note").text
-    assert browser.get_log("browser") == []
-
-
-@pytest.mark.slow
-def test_it_is_said_where_matches_are_left_out(browser, pair, found, tmp_path, monkeypatch):
-    monkeypatch.setattr(report, "MAX_MATCHES", 250)
-    _open(browser, _page(pair, found["kd"]), tmp_path)
-    count = browser.find_element("id", "count")
-    assert count.text.endswith("this page has the 250 most certain")
-    _set(browser, "ratio", 0.35)
-    assert 0 < _count(browser)[0] < 250 and "most certain" not in count.text
-
-
-@pytest.mark.slow
 def test_a_scene_has_epipolar_lines_in_the_place_of_an_outline(browser, tmp_path):
     from skimage import data
 
@@ -518,31 +383,3 @@ def test_a_scene_has_epipolar_lines_in_the_place_of_an_outline(browser, tmp_path
 
 def _width(browser):
     return browser.execute_script("return document.getElementById('matches').width")
-
-
-@pytest.mark.slow
-def test_nothing_is_said_well(browser, tmp_path):
-    flat = np.zeros((2, 64, 64, 3), np.uint8)
-    _open(browser, _page(flat, _run(*flat)), tmp_path)
-    assert not browser.find_element("id", "stage").is_displayed()
-    assert f"{NAMES[0]} has no keypoints" in browser.find_element("id", "empty").text
-    seen = browser.find_elements("css selector", "#pictures figure")
-    assert [figure.text for figure in seen] == list(NAMES)
-    assert all(figure.find_element("tag name", "img").is_displayed() for figure in seen)
-    assert browser.get_log("browser") == []
-
-
-@pytest.mark.slow
-def test_divider_uncovers_the_warped_image(opened):
-    _set(opened, "split", 20)
-    clip = opened.find_element("id", "warped").value_of_css_property("clip-path")
-    assert "80%" in clip
-    from selenium.webdriver.common.action_chains import ActionChains
-
-    overlay = opened.find_element("id", "overlay")
-    ActionChains(opened).move_to_element(overlay).click_and_hold().move_by_offset(
-        overlay.size["width"] // 4, 0
-    ).release().perform()
-    assert float(opened.find_element("id", "split").get_attribute("value")) == pytest.approx(
-        75, abs=2
-    )

@@ -38,5 +38,5 @@ VARIED = {
     "scales": (0.7, 1 / 3, 1.5),
     "descriptor_type": cv2.CV_8U,
     "upright": True,
-    "drop": True,
+    "drop": False,
 }

@@ -6,14 +6,13 @@ among them. The tests run every check on every entry; `python -m ways_in`, in te
 them in an interpreter that cannot import a given module.
 
 entry     what a way in is
-arrays    the ways in for NumPy arrays, `tensors` for torch, `commands` of the command line
+arrays    the ways in for NumPy arrays, `tensors` for torch
 checks    what all of them keep
 values    arguments in other types and layouts, and what they hold
 """
 
 from ways_in.arrays import Describe, DetectAndCompute, Match, OfBytes, OfKDDescriptor, OfSIFT
 from ways_in.checks import CHECKS
-from ways_in.commands import ExtractCommand, MatchCommand
 from ways_in.entry import Entry
 from ways_in.tensors import OfKDFeature, OfKDModule
 
@@ -28,6 +27,4 @@ ENTRIES: tuple[Entry, ...] = (
     Match(),
     OfKDModule(),
     OfKDFeature(),
-    MatchCommand(),
-    ExtractCommand(),
 )

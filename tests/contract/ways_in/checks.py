@@ -46,7 +46,7 @@ def check_batched_equals_unbatched(entry: Entry) -> None:
 
 
 def check_empty_batch(entry: Entry) -> None:
-    """No items give no rows, in the same types; from the command line, one line that says so."""
+    """No items give no rows, in the same types."""
     entry.check_nothing()
 
 

@@ -208,20 +208,10 @@ def _png_folder(tmp_path):
     return folder
 
 
-@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="needs a folder no one can write in")
-def test_a_folder_that_cannot_be_written(photos, capsys):
-    assert "cannot write in /proc" in _fails(capsys, "match", *photos[:2], "-o", "/proc/m.png")
-
-
 def test_a_detector_of_the_other_opencv(photos, capsys, monkeypatch):
     monkeypatch.setitem(pair.FACTORIES, "akaze", "AKAZE_of_another_version")
     line = _fails(capsys, "match", *photos[:2], "--detector", "akaze")
     assert f"'akaze' is not in OpenCV {cv2.__version__}: it has dog, sift, orb, fast" in line
-
-
-def test_a_name_cannot_steer_the_terminal(photos, capsys):
-    line = _fails(capsys, "match", "no\x1b[31m\u202esuch.png", photos[1])
-    assert line.rstrip("\n").isprintable() and "such.png" in line
 
 
 def test_debug_shows_the_traceback(photos):
@@ -236,15 +226,6 @@ def test_errors_of_our_own_have_another_code(photos, capsys, monkeypatch):
 
     monkeypatch.setattr(match, "run", lambda *_: {}["bug"])
     assert "unexpected KeyError" in _fails(capsys, "match", *photos[:2], code=3)
-
-
-def test_help_teaches(capsys):
-    assert main([]) == 0
-    listed = capsys.readouterr().out
-    for command in ("match", "explain", "extract", "colmap", "export", "weights"):
-        assert command in listed
-        assert main([command, "--help"]) == 0
-        assert f"kd-cv {command}" in capsys.readouterr().out.split("Examples")[1]
 
 
 # ----------------------------------------------------------------------------- the other commands
@@ -267,30 +248,6 @@ def test_explain(photos, tmp_path, capsys):
     assert np.hypot(x - at[0], y - at[1]) < 3 and size > 0
     assert found["inlier"] and 0.5 < found["similarity"] <= 1
     assert sum(found["shares"].values()) == pytest.approx(found["similarity"], abs=1e-6)
-
-
-@pytest.mark.slow
-def test_a_match_of_strangers_is_explained_as_one_of_no_homography(strangers, capsys):
-    assert main(["explain", *strangers]) == 0
-    assert "no homography was found" in capsys.readouterr().out
-
-
-def test_an_export_in_json_says_where_and_how_different(tmp_path, monkeypatch, capsys):
-    pytest.importorskip("torch")
-    monkeypatch.setattr("kd_cv.nn.export.export_onnx", lambda output, **settings: 2e-7)
-    path = tmp_path / "kd.onnx"
-    assert main(["export", "-o", str(path), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == {"output": str(path), "difference": 2e-7}
-
-
-def test_explain_refuses(photos, strangers, tmp_path, capsys):
-    a, b, _ = photos
-    assert "--match must be from 1 to" in _fails(capsys, "explain", a, b, "--match", "100000")
-    assert "unknown kind" in _fails(capsys, "explain", a, b, "-o", tmp_path / "why.xyz")
-    assert "expected two" in _fails(capsys, "explain", a)
-    flat = tmp_path / "flat.png"
-    cv2.imwrite(str(flat), np.zeros((40, 40), np.uint8))
-    assert "no matches" in _fails(capsys, "explain", flat, flat, code=1)
 
 
 def test_extract(photos, tmp_path, capsys):
@@ -349,19 +306,6 @@ def test_extract_options(photos, tmp_path, capsys):
         capsys, "extract", folder, "-o", output, "--descriptor", "sift", "--weights", "x"
     )
     assert "--weights is for the descriptor kd" in refused
-
-
-def test_colmap_refuses(photos, tmp_path, capsys):
-    pytest.importorskip("pycolmap")
-    workspace = tmp_path / "workspace"
-    folder = os.path.dirname(photos[0])
-    assert "missing" in _fails(capsys, "colmap", tmp_path / "missing", "-o", workspace)
-    assert "--matcher" in _fails(capsys, "colmap", folder, "-o", workspace, "--matcher", "flann")
-    assert "camera" in _fails(capsys, "colmap", folder, "-o", workspace, "--camera", "toy")
-    assert "ratio" in _fails(capsys, "colmap", folder, "-o", workspace, "--ratio", "1.5")
-    assert "threads" in _fails(capsys, "colmap", folder, "-o", workspace, "--threads", "0")
-    assert "--workspace" in _fails(capsys, "colmap", folder)
-    assert not workspace.exists()
 
 
 @pytest.mark.slow
@@ -423,24 +367,6 @@ def test_without_the_extra_one_line_names_it():
     assert "pip install 'kd-cv[cli]'" in done.stderr and done.stderr.count("\n") == 1
 
 
-def test_a_point_that_is_none(capsys):
-    assert main(["explain", "--at", "nan", "1"]) == 2
-    assert "--at must be two finite numbers, got nan 1.0" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--pairs", "some"], "'some' is not one of 'warp', 'none'"),
-    ],
-)
-def test_options_of_fit(tmp_path, capsys, options, message):
-    for name in "abcd":
-        cv2.imwrite(str(tmp_path / f"{name}.png"), np.zeros((32, 32), np.uint8))
-    code = main(["fit", str(tmp_path), "-o", str(tmp_path / "mine.npz"), *options])
-    assert code == 2 and message in " ".join(capsys.readouterr().err.split())
-
-
 @pytest.mark.parametrize(
     "options, message",
     [
@@ -455,28 +381,12 @@ def test_options_of_a_match_are_checked(capsys, options, message):
     assert message in capsys.readouterr().err
 
 
-def test_outputs_of_another_kind_are_refused(tmp_path, capsys):
-    path = str(tmp_path / "out.txt")
-    assert main(["match", "--save-homography", path, "--model", "fundamental"]) == 2
-    assert "--save-homography is for --model homography" in capsys.readouterr().err
-    assert main(["fit", str(tmp_path), "-o", path]) == 2
-    assert "unknown kind of file, expected .npz" in capsys.readouterr().err
-
-
 def test_focal_lengths_of_a_pair():
     image = np.zeros((60, 80), np.uint8)
     names = ("a", "b")
     assert Pair(image, image, names, None, (1.5, 2.0)).cameras(None) == (120.0, 160.0)
     assert Pair(image, image, names, None, (1.5, None)).cameras(None) == (None, None)
     assert Pair(image, image, names, None, (1.5, 2.0)).cameras(70.0) == (70.0, 70.0)
-
-
-def test_an_interrupt_that_typer_answers_ends_the_command(monkeypatch, capsys):
-    from kd_cv.cli import app
-
-    monkeypatch.setattr(app, "app", lambda *_, **__: 130)
-    assert main(["weights"]) == 130
-    assert capsys.readouterr().err == "kd-cv: error: interrupted\n"
 
 
 @pytest.mark.parametrize("suffix", [".npz", ".txt"])
@@ -493,14 +403,6 @@ def test_matches_are_saved(photos, tmp_path, suffix, capsys):
         assert table.shape[1] == 6
         inliers = table[:, 5]
     assert inliers.sum() > 50
-
-
-def test_matches_are_counted_alike_with_and_without_a_point(photos, capsys):
-    said = []
-    for options in ((), ("--at", "100", "100")):
-        assert main(["explain", *photos[:2], *options]) == 0
-        said.append(capsys.readouterr().out.split(",")[0])
-    assert said[0] == said[1] and said[0].startswith("match 1 of ")
 
 
 def modules_after(*arguments):
@@ -529,9 +431,3 @@ def test_an_extraction_imports_what_it_needs(photos, tmp_path):
     for name in ("fit", "viz", "report", "matching", "explain", "nn", "cli.match"):
         assert not [module for module in ours if module.startswith(f"kd_cv.{name}")]
     assert not {"matplotlib", "torch", "distributed", "skimage"} & {*loaded}
-
-
-def test_a_closed_stdout_is_no_error(photos):
-    line = f'"{sys.executable}" -m kd_cv weights --json >&-'
-    done = subprocess.run(["sh", "-c", line], capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (0, "")

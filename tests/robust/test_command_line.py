@@ -1,14 +1,10 @@
 """The command line: whatever it is given, one printable line says what is wrong."""
 
 import json
-import os
-import subprocess
-import sys
 
 import cv2
 import pytest
-
-from hostile import IMAGE
+from small_image import IMAGE
 
 pytest.importorskip("typer")
 pytest.importorskip("rich")
@@ -66,21 +62,3 @@ def test_it_ends_in_one_line(folder, capsys, line):
 def test_it_matches_what_it_can(folder, capsys, options):
     assert main(["match", folder["photo"], folder["photo"], "--json", *options]) in (0, 1)
     assert isinstance(json.loads(capsys.readouterr().out)["matches"], int)
-
-
-def test_no_words_give_the_help(capsys):
-    assert main([]) == 0
-    assert "match" in capsys.readouterr().out
-
-
-@pytest.mark.slow
-def test_a_closed_pipe():
-    reader, writer = os.pipe()
-    os.close(reader)
-    program = "from kd_cv.cli import main; raise SystemExit(main())"
-    with os.fdopen(writer, "wb") as pipe:
-        child = subprocess.run(
-            [sys.executable, "-c", program, "weights"],
-            stdout=pipe, stderr=subprocess.PIPE, timeout=60, check=False,
-        )  # fmt: skip
-    assert child.returncode >= 0

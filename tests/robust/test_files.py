@@ -5,8 +5,8 @@ import warnings
 
 import numpy as np
 import pytest
+from small_image import RNG
 
-from hostile import IMAGE, POINTS, RNG, has_rows
 from kd_cv import KDDescriptor, Whitening, describe
 from kd_cv.whitening import save
 from kd_cv.whitening.statistics import Statistics
@@ -55,18 +55,6 @@ def test_damaged_matrices_are_refused(tmp_path, whole, damage, suffix):
     path.write_bytes(damage(whole.read_bytes()))
     with pytest.raises((ValueError, OSError), match=r"\S"):
         KDDescriptor(weights=path)
-
-
-def test_a_folder_of_that_name_is_refused(tmp_path):
-    (tmp_path / "folder.npz").mkdir()
-    with pytest.raises((ValueError, OSError), match=r"\S"):
-        KDDescriptor(weights=tmp_path / "folder.npz")
-
-
-def test_whole_matrices_are_taken_for_their_kernel_only(whole):
-    assert has_rows(KDDescriptor(weights=whole).compute(IMAGE, POINTS))
-    with pytest.raises(ValueError, match="no matrices for kernel 'cart'"):
-        KDDescriptor(kernel="cart", weights=whole)
 
 
 @pytest.mark.parametrize("damage", SETTINGS.values(), ids=SETTINGS)

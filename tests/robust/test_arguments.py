@@ -1,11 +1,12 @@
-"""Settings of KDDescriptor: wrong ones are refused by name, extreme ones give zero rows."""
+"""Settings, options, images and descriptors that are none: each is refused by its name."""
 
 import cv2
 import numpy as np
 import pytest
+from small_image import IMAGE
 
-from hostile import IMAGE, POINTS, has_rows
-from kd_cv import KDDescriptor
+from kd_cv import KDDescriptor, match
+from kd_cv.matching.neighbours import match_descriptors
 
 # setting: (values, the errors they may raise, the words that they have)
 WRONG = {
@@ -35,11 +36,6 @@ WRONG = {
     "detector": ([3, "sift", cv2.SIFT_create], TypeError, "detector must"),
     "nonsense": ([1], TypeError, "nonsense"),
 }  # fmt: skip
-EXTREME = [
-    {"magnification": 1e60}, {"magnification": 1e308, "scales": (10.0,)},
-    {"magnification": 5e-324}, {"scales": (1e300,)}, {"scales": (1e-300,)},
-    {"scales": (1e-300, 1e300)},
-]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -55,11 +51,38 @@ def test_a_wrong_setting_is_named(name, value, error, words):
         KDDescriptor(**{name: value})
 
 
-@pytest.mark.parametrize("given", EXTREME, ids=str)
-@pytest.mark.parametrize("image", [IMAGE, IMAGE[:1], IMAGE[:, :1]], ids=["", "row", "column"])
-def test_an_extreme_setting_gives_zero_rows(given, image):
-    assert has_rows(KDDescriptor(**given, drop=False).compute(image, POINTS), zero=True)
+WRONG_OPTIONS = {
+    "max_keypoints": [0, -1, 1.5, "3", True, np.nan], "ratio": [0, -1, 2, "x", None, np.nan],
+    "threshold": [0, -1, "x", None, np.nan, np.inf, [3]], "detector": [3, "sift"],
+    "descriptor": [None, 3, "surf", KDDescriptor, np.zeros(2), []],
+}  # fmt: skip
+ONES = np.ones((3, 4))
+NO_ROWS = [
+    np.full((3, 4), np.nan), np.full((3, 4), None), ONES * 1j, np.ones((3, 5)), np.ones(4),
+    "rows", 3,
+]  # fmt: skip
 
 
-def test_a_hundred_scales():
-    assert has_rows(KDDescriptor(scales=100).compute(IMAGE, POINTS), zero=False)
+@pytest.mark.parametrize("value", [None, [IMAGE], np.zeros(3), 3], ids="{!r:.20}".format)
+def test_what_is_no_image(value):
+    with pytest.raises((TypeError, ValueError), match="image"):
+        match(IMAGE, value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        pytest.param(name, value, id=f"{name}={value!r:.20}")
+        for name, values in WRONG_OPTIONS.items()
+        for value in values
+    ],
+)
+def test_a_wrong_option_is_named(name, value):
+    with pytest.raises((TypeError, ValueError), match=name):
+        match(IMAGE, IMAGE, **{name: value})
+
+
+@pytest.mark.parametrize("value", NO_ROWS, ids=lambda v: f"{np.asarray(v).dtype} {np.shape(v)}")
+def test_what_is_no_table_of_descriptors(value):
+    with pytest.raises(ValueError, match=r"descriptors must be finite|expected d0"):
+        match_descriptors(ONES, value)

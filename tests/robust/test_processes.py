@@ -5,13 +5,12 @@ import subprocess
 import sys
 import textwrap
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import cv2
 import numpy as np
 import pytest
+from small_image import IMAGE, RNG
 
-from hostile import IMAGE, RNG
 from kd_cv import KDDescriptor, match
 from kd_cv.keypoints import from_keypoints, to_keypoints
 
@@ -46,16 +45,6 @@ def alone(program, seconds=60, **environment):
     return child.returncode, child.stdout, child.stderr[-600:]
 
 
-def test_threads_that_share_an_object(kd, expected):
-    for rows in at_once(lambda: kd.compute(IMAGE, POINTS)[1]):
-        assert np.array_equal(rows, expected)
-
-
-def test_threads_with_an_object_each(expected):
-    for rows in at_once(lambda: KDDescriptor().compute(IMAGE, POINTS)[1]):
-        assert np.array_equal(rows, expected)
-
-
 def test_threads_that_detect(kd):
     image = cv2.resize(IMAGE, (400, 300), interpolation=cv2.INTER_CUBIC)
     keypoints, rows = kd.detectAndCompute(image, None)
@@ -82,16 +71,6 @@ def test_threads_that_write_and_read_one_file(kd, tmp_path):
     assert at_once(write_and_read, 8) == [128] * 8
 
 
-def test_any_number_of_opencvs_threads(kd, expected, threads):
-    for count in (0, 1, 2, 7, 64):
-        threads(count)
-        assert np.array_equal(kd.compute(IMAGE, POINTS)[1], expected)
-    # OpenCV ends its surplus threads when it next shares out work; a fork before that crashes the
-    # child in any of its functions.
-    threads(2)
-    cv2.GaussianBlur(np.zeros((2000, 2000), np.uint8), (0, 0), 3.0)
-
-
 def test_the_working_folder_is_deleted(kd, expected, tmp_path, monkeypatch):
     gone = tmp_path / "gone"
     gone.mkdir()
@@ -99,17 +78,6 @@ def test_the_working_folder_is_deleted(kd, expected, tmp_path, monkeypatch):
     gone.rmdir()
     assert np.array_equal(kd.compute(IMAGE, POINTS)[1], expected)
     assert KDDescriptor().descriptorSize() == 128
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("way", ["fork", "fork twice", "spawn", "fork among threads"])
-def test_child_processes_give_the_same(way):
-    script = Path(__file__).with_name("children.py")
-    child = subprocess.run(
-        [sys.executable, "-X", "faulthandler", str(script), way],
-        capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
-    assert (child.returncode, child.stdout) == (0, "the same\n"), child.stderr
 
 
 @pytest.mark.slow
