@@ -28,7 +28,7 @@ lint: $(DEV)/ready  ## check style, types and layers
 # The contract with OpenCV holds on the oldest supported version too.
 opencv4: $(CV4)/ready  ## run the tests of the contract with OpenCV on its version 4.10
 	$(CV4)/bin/python -m pytest tests/contract/feature2d tests/contract/test_entry_points.py \
-		tests/contract/test_kinds_of_images.py tests/unit/faces/test_stitching.py
+		tests/contract/test_kinds_of_images.py tests/unit/opencv
 
 # The compiled functions are seen by running a few of their tests as plain Python. Processes that are
 # killed, or whose files may not grow, leave broken files of what they reached: these are passed over.

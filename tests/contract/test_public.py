@@ -54,11 +54,6 @@ def test_import_loads_nothing_heavy():
     assert loaded == "[]"
 
 
-def test_importing_loads_no_scipy():
-    """It would take three times as long as all the rest of the package."""
-    assert run("import sys, kd_cv; print('scipy' in sys.modules)") == "False"
-
-
 @pytest.mark.slow
 def test_detecting_loads_no_torch_and_making_a_descriptor_no_numba():
     program = f"""
@@ -70,21 +65,6 @@ def test_detecting_loads_no_torch_and_making_a_descriptor_no_numba():
         print([m for m in {HEAVY!r} if m in sys.modules and m != "numba"])
     """
     assert run(program).split("\n") == ["[]", "[]"]
-
-
-@pytest.mark.slow
-def test_without_torch_the_torch_names_say_what_to_install():
-    program = """
-        import sys
-        sys.modules["torch"] = None  # import torch now raises ImportError
-        import kd_cv
-        for name in ("KDModule", "KDFeature"):
-            try:
-                getattr(kd_cv, name)()
-            except ImportError as error:
-                print("kd-cv[torch]" in str(error))
-    """
-    assert run(program).split("\n") == ["True", "True"]
 
 
 @pytest.mark.slow

@@ -8,7 +8,6 @@ import re
 import shlex
 import subprocess
 import sys
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
@@ -131,21 +130,6 @@ def test_everything_in_the_reference_has_a_docstring():
             assert [k for k in told if not inspect.getdoc(getattr(thing, k))] == [], name
 
 
-class Loads(HTMLParser):
-    """Addresses of what a page loads by itself."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.found: list[str] = []
-
-    def handle_starttag(self, tag, attributes):
-        given = dict(attributes)
-        if tag in ("script", "img", "iframe", "source"):
-            self.found.append(given.get("src") or "")
-        if tag == "link" and given.get("rel") in ("stylesheet", "icon", "preload", "preconnect"):
-            self.found.append(given.get("href") or "")
-
-
 @pytest.fixture(scope="module")
 def site(tmp_path_factory) -> Path:
     for package in ("mkdocs", "material", "mkdocstrings", "typer"):
@@ -168,55 +152,6 @@ def test_the_site_builds_strictly_with_every_page_in_its_menu(site):
     assert len(list(site.glob("*.html"))) > len(PAGES)
 
 
-def test_the_site_loads_nothing_from_elsewhere(site):
-    for page in site.glob("*.html"):
-        loads = Loads()
-        loads.feed(page.read_text(encoding="utf-8"))
-        assert loads.found and not [a for a in loads.found if "//" in a], page.name
-    for sheet in site.rglob("*.css"):
-        assert not re.search(r"(@import|url\()\s*[\"']?(https?:)?//", sheet.read_text()), sheet
-
-
-SEARCH = """
-const query = document.querySelector("[data-md-component=search-query]");
-query.focus(); query.value = arguments[0]; query.dispatchEvent(new Event("keyup"));
-return [...document.querySelectorAll(".md-search-result__link")].map((link) => link.href);
-"""
-
-
-@pytest.mark.parametrize(
-    "question, page",
-    [("which ratio", "swap.html"), ("ORB keypoints", "keypoints.html"), ("COLMAP", "collections")],
-)
-def test_a_question_finds_its_answer_in_pages_opened_from_a_folder(site, browser, question, page):
-    from selenium.webdriver.support.ui import WebDriverWait
-
-    browser.get((site / "index.html").as_uri())
-    WebDriverWait(browser, 20).until(
-        lambda _: any(page in link for link in browser.execute_script(SEARCH, question))
-    )
-
-
-@pytest.mark.parametrize("width", [400, 1280])
-def test_no_page_is_wider_than_the_window(site, browser, width):
-    window = {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": width < 600}
-    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", window)
-    try:
-        for page in sorted(site.glob("*.html")):
-            if page.name != "404.html":  # which has no place of its own
-                browser.get(page.as_uri())
-                wide = browser.execute_script("return document.documentElement.scrollWidth")
-                assert wide <= width, page.name
-    finally:
-        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
-
-
-def test_defaults_are_shown_as_values(site):
-    page = re.sub("<[^>]*>", "", (site / "api.html").read_text(encoding="utf-8"))
-    assert "nOctaveLayers: int = 3" in page and "ratio: float = 0.85" in page
-    assert not re.findall(r"= [A-Z][A-Z_]{3,}\b", page)
-
-
 def test_every_command_and_option_is_on_the_page_of_the_command_line(site):
     from kd_cv.cli.app import COMMANDS, load
 
@@ -226,25 +161,6 @@ def test_every_command_and_option_is_on_the_page_of_the_command_line(site):
         for parameter in load(name).params:
             if parameter.param_type_name == "option":
                 assert max(parameter.opts, key=len) in page, (name, parameter.opts)
-
-
-@pytest.mark.parametrize(
-    "before, after",
-    [
-        ("ratio   of the\n        test\nlongest and another\nbeyond_it  too",
-         "`ratio`\n:   of the test\n\n`longest`\n:   and another\n\n`beyond_it`\n:   too"),
-        ("one, two, three\n        of the test\nratio   of it",
-         "`one, two, three`\n:   of the test\n\n`ratio`\n:   of it"),
-        ("A sentence\nof two lines.", "A sentence\nof two lines."),
-        (">>> 1 + 1\n2", "```pycon\n>>> 1 + 1\n2\n```"),
-    ],
-)  # fmt: skip
-def test_docstrings_for_the_terminal_become_lists_and_blocks(before, after, monkeypatch):
-    pytest.importorskip("griffe")
-    monkeypatch.syspath_prepend(str(ROOT / "docs/tools"))
-    from docstrings import rewritten
-
-    assert rewritten(before) == after
 
 
 def test_links_that_leave_the_documentation_are_turned(monkeypatch):

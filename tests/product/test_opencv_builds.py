@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 import kd_cv
-from kd_cv.extras import _builds
 
 ROOT = Path(kd_cv.__file__).parents[1]
 FAILS = "raise ImportError('libxcb.so.1: cannot open shared object file: No such file')"
@@ -83,13 +82,6 @@ def test_two_builds_in_one_folder_are_warned_of_once(tmp_path, builds, kept):
     assert said in child.stderr
 
 
-def test_one_build_is_no_reason_to_warn(tmp_path):
-    (tmp_path / "cv2").mkdir()
-    for name in ("opencv_python.libs", "opencv_python-5.0.0.93.dist-info", "numpy", "opencv"):
-        (tmp_path / name).mkdir()
-    assert _builds(str(tmp_path / "cv2/__init__.py")) == {"opencv-python": "5.0.0.93"}
-
-
 # The set-up of the Makefile -----------------------------------------------------------------------
 
 HEADLESS = ROOT / "tools/headless.py"
@@ -121,18 +113,3 @@ def test_the_set_up_takes_the_headless_build_of_the_same_version_once(pip):
             "uninstall --yes opencv-python",
             "install opencv-python-headless==5.0.0.93 --quiet",
         ]
-
-
-@pytest.mark.slow
-@needs_source
-def test_the_set_up_leaves_alone_what_loads():
-    child = run(ROOT, HEADLESS)
-    assert (child.returncode, child.stdout, child.stderr) == (0, "", "")
-
-
-@pytest.mark.slow
-@needs_source
-def test_the_set_up_fails_where_nothing_helps(pip):
-    (pip / "pip/__main__.py").write_text("")
-    child = run(pip, HEADLESS)
-    assert child.returncode == 1 and "libxcb.so.1" in child.stderr

@@ -117,7 +117,3 @@ def test_the_installed_command_matches_its_own_photographs(installed):
     site, folder, run = installed
     run(sys.executable, site / "bin" / "kd-cv", "match", "--max-keypoints", "300", "-o", "m.png")
     assert (folder / "m.png").stat().st_size > 10_000
-
-
-def test_the_checkout_finds_its_matrices():
-    assert weights.folder() == ROOT / "weights"

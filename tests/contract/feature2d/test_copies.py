@@ -134,26 +134,6 @@ def test_write_and_read_through_file_storage(tmp_path, camera, keypoints):
     assert equal(other, feature, camera, keypoints)
 
 
-def test_files_that_cannot_be_written_or_read(tmp_path, fitted, sift):
-    feature = KDDescriptor(whitening="ws", weights=fitted)
-    (tmp_path / "kept.yml").write_text("mine")
-    with pytest.raises(ValueError, match="weights given as Whitening cannot be written"):
-        feature.write(tmp_path / "kept.yml")
-    assert (tmp_path / "kept.yml").read_text() == "mine"
-    with pytest.raises(FileNotFoundError, match="no directory"):
-        KDDescriptor().write(tmp_path / "nowhere" / "kd.yml")
-    with pytest.raises(IsADirectoryError):
-        KDDescriptor().write(tmp_path)
-    with pytest.raises(OSError, match=r"cannot read .*missing\.yml"):
-        KDDescriptor().read(tmp_path / "missing.yml")
-    sift.write(str(tmp_path / "sift.yml"))
-    with pytest.raises(ValueError, match=r"no settings of Feature2D\.KD"):
-        KDDescriptor().read(tmp_path / "sift.yml")
-    with pytest.raises((OSError, ValueError)):
-        KDDescriptor().read(tmp_path / "kept.yml")
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["kept.yml", "sift.yml"]
-
-
 def test_a_read_that_fails_changes_nothing(tmp_path, camera, keypoints):
     feature = KDDescriptor(**VARIED)
     feature.write(tmp_path / "kd.yml")

@@ -1,9 +1,5 @@
 """Every figure of the paper is drawn, from the descriptor, and says what the paper says."""
 
-import subprocess
-import sys
-from pathlib import Path
-
 import cv2
 import numpy as np
 import pytest
@@ -14,13 +10,11 @@ data = pytest.importorskip("skimage.data")
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")
 
-from experiments.paper import drawings, figures, plots  # noqa: E402
-from experiments.paper.data import FigureData, similarities  # noqa: E402
+from experiments.paper import drawings, plots  # noqa: E402
+from experiments.paper.data import FigureData  # noqa: E402
 from experiments.paper.figures import FIGURES, save_figures  # noqa: E402
-from kd_cv import KDDescriptor  # noqa: E402
 from kd_cv.descriptor.kernels import THETA  # noqa: E402
 from kd_cv.explain import kernel_map, patch_map  # noqa: E402
-from kd_cv.whitening.registry import DEFAULT_WEIGHTS  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -40,16 +34,6 @@ def test_every_figure_is_drawn_with_nothing_cut_off(name, figure_data, tmp_path)
     assert (border == 255).all(), "something touches the edge"
     assert len(np.unique(image.reshape(-1, 3), axis=0)) > 20
     assert not matplotlib.pyplot.get_fignums()
-
-
-def test_unknown_names_and_bad_folders_are_refused_before_any_work(tmp_path):
-    with pytest.raises(ValueError, match=r"\['kernel'\]: expected some of \['kernels'"):
-        next(save_figures(["kernels", "kernel"], tmp_path))
-    assert not list(tmp_path.iterdir())
-    (tmp_path / "file").touch()
-    with pytest.raises(NotADirectoryError, match="is a file"):
-        next(save_figures(["kernels"], tmp_path / "file"))
-    assert figures.check_names([]) == list(FIGURES)
 
 
 # ------------------------------------------------------------------- what the paper says of them
@@ -114,21 +98,6 @@ def test_polar_stands_turns_and_cartesian_stands_shifts(figure_data):
 # ------------------------------------------------------------------- what they are drawn from
 
 
-def test_similarities_never_pair_a_row_with_its_partner():
-    d = np.eye(7)
-    for seed in range(20):
-        matching, other = similarities(d, d, seed)
-        assert (matching == 1).all()
-        assert (other == 0).all()
-
-
-def test_default_is_the_whitening_that_is_shipped():
-    figure_data = FigureData(patch_size=32)
-    assert figure_data.source == f'whitening: the shipped "{DEFAULT_WEIGHTS}"'
-    own = KDDescriptor(whitening="wus", weights=DEFAULT_WEIGHTS).projection
-    np.testing.assert_array_equal(figure_data.settings(variant="wus").projection.A, own.A)
-
-
 def test_curves():
     _, (ax0, ax1) = matplotlib.pyplot.subplots(1, 2)
     rng = np.random.default_rng(0)
@@ -146,21 +115,3 @@ def test_curves():
 
 
 # ------------------------------------------------------------------- the demo and the notebook
-
-DEMOS = Path(__file__).parents[3] / "demos"
-
-
-def test_explain_match_ends_in_a_picture(tmp_path):
-    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, str(DEMOS / "explain_match.py"), *arguments]
-        return subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
-
-    result = run("--out", "why.png")
-    assert result.returncode == 0, result.stderr
-    assert result.stdout.splitlines()[-1] == "why they match: why.png"
-    image = cv2.imread(str(tmp_path / "why.png"))
-    border = np.concatenate([image[0], image[-1], image[:, 0], image[:, -1]])
-    assert (border == 255).all(), "something touches the edge"
-    missing = run("no.jpg", "no.jpg").stderr.splitlines()
-    assert missing[-1] == "cannot read 'no.jpg' as an image"
-    assert len((DEMOS / "explain_match.py").read_text().splitlines()) < 80

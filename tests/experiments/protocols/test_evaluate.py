@@ -9,38 +9,32 @@ import numpy as np
 import pytest
 
 from experiments.__main__ import main
-from experiments.commands.options import add_comparison, chosen_candidates, make_parser
 from experiments.protocols import metrics
 from experiments.protocols.cache import Cache
 from experiments.protocols.candidates import (
     kd_candidate,
-    kornia_candidate,
     make_candidates,
     resized,
     sift_candidate,
-    sift_keypoints,
     with_ws,
 )
 from experiments.protocols.hpatches import hpatches
 from experiments.protocols.matching import Plane, image_matching, match_scores
 from experiments.protocols.pairs import Measure
-from experiments.protocols.patch_curves import moved, robustness_curves, shrinkage_curves
+from experiments.protocols.patch_curves import robustness_curves, shrinkage_curves
 from experiments.protocols.patch_sets import PatchSet
 from experiments.protocols.readers import (
     builtin_scenes,
-    labelled_pairs,
     read_images,
     warped_images,
 )
 from experiments.protocols.strips import strips_of_sequence
 from experiments.protocols.tasks import Tasks
 from experiments.protocols.verification import (
-    PatchPairs,
     pairs_of_scenes,
     pairs_of_set,
     patch_verification,
 )
-from experiments.scenes.sequences import ImageSet
 from kd_cv import KDDescriptor, describe
 from kd_cv.fit.scenes import NO_POINT, Scene, View
 from kd_cv.io.builtin import builtin_photos
@@ -96,15 +90,6 @@ def test_sift_at_frames_is_opencv_at_keypoints(photographs, root):
     assert np.array_equal(sift_candidate(root).at_frames(image, frames), expected)
 
 
-def test_sift_takes_any_size_and_no_frames(camera):
-    frames = np.array([[100.0, 100.0, size, 0.0] for size in (0.1, 1.0, 3.2, 50.0, 5000.0)])
-    rows = sift_candidate().at_frames(camera, frames)
-    assert rows.shape == (5, 128) and np.isfinite(rows).all()
-    assert sift_candidate().at_frames(camera, np.empty((0, 4))).shape == (0, 128)
-    assert sift_candidate(True).of_patches(np.empty((0, 64, 64), np.uint8)).shape == (0, 128)
-    assert sift_keypoints(np.empty((0, 4)), camera.shape) == ()
-
-
 @pytest.mark.slow
 def test_kd_candidate_is_the_descriptor(camera, keypoints, fitted):
     kd = KDDescriptor(weights=fitted, whitening="ws", scales=2)
@@ -139,21 +124,12 @@ def test_candidates_describe_images_with_32_samples_and_patches_with_64(camera, 
     patches = camera[:256, :256].reshape(4, 64, 4, 64).swapaxes(1, 2).reshape(-1, 64, 64)
     (plain,), (set_to_48,) = make_candidates(["raw"]), make_candidates(["raw"], patch_size=48)
     raw = KDDescriptor(whitening=None, magnification=15)
-    assert np.array_equal(plain.at_frames(camera, frames), raw.settings.rows(camera, frames))
+    assert np.array_equal(plain.at_frames(camera, frames), raw.compute(camera, keypoints)[1])
     assert np.array_equal(plain.of_patches(patches), describe(patches, whitening=None))
     finer = raw.with_settings(patch_size=48)
-    assert np.array_equal(set_to_48.at_frames(camera, frames), finer.settings.rows(camera, frames))
+    assert np.array_equal(set_to_48.at_frames(camera, frames), finer.compute(camera, keypoints)[1])
     smaller = describe(resized(patches, 48), whitening=None)
     assert np.array_equal(set_to_48.of_patches(patches), smaller)
-
-
-def test_a_program_and_the_command_line_compare_the_same():
-    parser = make_parser(test_a_program_and_the_command_line_compare_the_same)
-    add_comparison(parser)
-    of_command = chosen_candidates(parser.parse_args([]))
-    assert [dict(c.configuration()) for c in of_command] == [
-        dict(c.configuration()) for c in make_candidates()
-    ]
 
 
 def test_names_of_candidates(fitted):
@@ -169,21 +145,6 @@ def test_names_of_candidates(fitted):
         make_candidates(["surf"])
     with pytest.raises(ValueError, match="no descriptor"):
         make_candidates([])
-
-
-@pytest.mark.slow
-def test_patch_descriptors_of_kornia(camera, keypoints):
-    pytest.importorskip("kornia")
-    (candidate,) = make_candidates(["kornia:SIFTDescriptor"])
-    assert (candidate.name, candidate.kind) == ("SIFTDescriptor", "siftdescriptor")
-    assert candidate.of_patches(np.zeros((0, 41, 41), np.uint8)).shape == (0, 128)
-    frames = from_keypoints(keypoints[:20])
-    rows = candidate.at_frames(camera, frames)
-    assert rows.shape == (20, 128) and np.allclose(np.linalg.norm(rows, axis=1), 1, atol=1e-4)
-    assert candidate.at_frames(camera, frames[:0]).shape == (0, 128)
-    json.dumps(candidate.configuration())
-    with pytest.raises(ValueError, match="no class 'Nothing'"):
-        kornia_candidate("Nothing")
 
 
 # ------------------------------------------------------------------------------------ describe once
@@ -216,31 +177,6 @@ def test_all_pairs_but_identical_patches_of_different_points():
     # (2, 3) look the same and are not: dropped; patch 4 shows an unknown point.
     assert found.pairs.tolist() == [[0, 1], [0, 2], [0, 3], [1, 2], [1, 3]]
     assert found.labels.tolist() == [True, False, False, False, False]
-
-
-def test_pairs_that_cannot_be_had():
-    patch_set = PatchSet(patches_of([1, 2]), np.array([0, 0]))
-    with pytest.raises(ValueError, match="m50"):
-        pairs_of_set(patch_set, "m50")
-    with pytest.raises(ValueError, match="FPR95 needs"):
-        patch_verification(pairs_of_set(patch_set), [Pixels()])
-    many = PatchSet(np.zeros((6000, 1, 1), np.uint8), np.zeros(6000, np.int64))
-    with pytest.raises(ValueError, match="m50 file instead"):
-        pairs_of_set(many)
-    unlabelled = PatchSet(patches_of([1, 2]), np.full(2, NO_POINT))
-    with pytest.raises(ValueError, match="got 0"):
-        pairs_of_set(unlabelled)
-
-
-def test_fpr95_by_hand():
-    # Matching distances 2 * |difference| (patches of 2 x 2): 2; others: 2 of 4 within it.
-    patch_set = PatchSet(patches_of([10, 11, 11, 50]), np.array([0, 0, 1, 2]))
-    labelled = pairs_of_set(patch_set)
-    distance = [2 * abs(int(a) - int(b)) for a, b in patch_set.patches[:, 0, 0][labelled.pairs]]
-    expected = 100 * np.mean([d <= 2 for d, same in zip(distance, labelled.labels) if not same])  # noqa: B905
-    (score,) = patch_verification(pairs_of_set(patch_set), [Pixels()])
-    assert score.values["fpr95"] == pytest.approx(expected) == pytest.approx(25.0)
-    assert (score.name, score.dim) == ("pixels", 4)
 
 
 def test_pairs_of_scenes_keep_points_apart(camera):
@@ -366,15 +302,6 @@ def test_recall_is_relative_to_what_could_be_matched():
     assert scores_of(empty, rows, points0=POINTS[:0]) is None
 
 
-def test_nothing_to_match(camera):
-    blank = np.full_like(camera, 128)
-    sets = [ImageSet("blank", [blank, camera], np.stack([np.eye(3)] * 2))]
-    with pytest.raises(ValueError, match="no pair of images"):
-        image_matching(sets, [sift_candidate()])
-    with pytest.raises(ValueError, match="max_keypoints must"):
-        image_matching(sets, [sift_candidate()], max_keypoints=0)
-
-
 @pytest.mark.slow
 def test_matching_with_a_cache_is_the_same(sequence_folder, tmp_path, capsys):
     plain = image_matching(
@@ -409,14 +336,6 @@ def test_shrinkage_ends_are_known_whitenings(labelled, fitted):
     assert curves["wus"][0] == (1, pytest.approx(t0, abs=0.5))
 
 
-def test_moved_patches():
-    patch = np.zeros((1, 9, 9), np.uint8)
-    patch[0, 4, 7] = 200
-    assert moved(patch, 0, -2)[0, 4, 5] == 200
-    assert moved(patch, 90, 0)[0, 1, 4] == pytest.approx(200, abs=2)  # counter-clockwise
-    assert np.array_equal(moved(patch, 0, 0), patch)
-
-
 def test_robustness_is_as_the_paper_says(labelled):
     made = make_candidates(["raw"], kernels=["polar", "cart"], patch_size=32)
     candidates = dict(zip(["polar", "cart"], made, strict=True))
@@ -444,15 +363,6 @@ def test_supervised_whitening_of_any_descriptor():
     assert [s.dim for s in scores[3:]] == [128, 128, 128]
     with pytest.raises(ValueError, match="matching pairs or more"):
         with_ws(sift_candidate(), builtin_scenes(["brick"], views=2, max_keypoints=30))
-
-
-@pytest.mark.slow
-def test_labelled_data_of_every_kind(sequence_folder, tmp_path, photographs):
-    cv2.imwrite(str(tmp_path / "coins.png"), photographs["coins"])
-    for data in (sequence_folder, tmp_path):
-        found = labelled_pairs(data, patch_size=32)
-        assert isinstance(found, PatchPairs) and found.patches.shape[1:] == (32, 32)
-        assert 0 < 2 * found.labels.sum() == len(found.labels)
 
 
 # ------------------------------------------------------------------------------------- command line
@@ -483,19 +393,6 @@ def test_phototourism_command(phototourism_folder, capsys):
     assert all(0 <= s["values"]["fpr95"] <= 100 for s in found["scores"])
     assert main([*command, "--pairs", "m50"]) == 2
     assert "m50" in capsys.readouterr().err
-
-
-@pytest.mark.slow
-def test_hpatches_command_on_the_release_layout(tmp_path, capsys, labelled):
-    rows = labelled.pairs[labelled.labels][:40]
-    for name, part in (("i_a", rows[:20]), ("v_b", rows[20:])):
-        (tmp_path / name).mkdir()
-        for kind, column in (("ref", 0), ("e1", 1), ("e2", 1)):
-            strip = [cv2.resize(p, (65, 65)) for p in labelled.patches[part[:, column]]]
-            cv2.imwrite(str(tmp_path / name / f"{kind}.png"), np.concatenate(strip))
-    assert main(["hpatches", str(tmp_path), "--descriptor", "raw"]) == 0
-    out = capsys.readouterr().out
-    assert "retrieval" in out and "45.2 29.7 77.8" in out
 
 
 @pytest.mark.slow
@@ -539,22 +436,6 @@ def test_eigenvalues_of_the_shipped_matrices(capsys):
     assert lam[0] == 1 and (np.diff(lam) <= 0).all()
     np.testing.assert_allclose(attenuated, lam**0.7)
     np.testing.assert_allclose(shrunk, (1 - lam[39]) * lam + lam[39])
-
-
-@pytest.mark.slow
-def test_a_whitening_fitted_for_the_comparison(sequence_folder, photographs, tmp_path, capsys):
-    photos, rows = tmp_path / "photos", tmp_path / "rows"
-    photos.mkdir()
-    for name in ("brick", "gravel"):
-        cv2.imwrite(str(photos / f"{name}.png"), photographs[name])
-    command = ["hpatches", str(sequence_folder), "--max-patches", "40", "--json"]
-    command += ["--descriptor", "raw", "--fit-ws", str(photos), "--cache", str(rows)]
-    assert main(command) == 0
-    scores = json.loads(capsys.readouterr().out)["scores"]
-    assert [score["name"] for score in scores] == ["KD raw", "KD raw + ws"]
-    assert [score["dim"] for score in scores] == [238, 128]
-    raw, whitened = (score["values"]["matching"] for score in scores)
-    assert whitened > raw and len(list(rows.iterdir())) == 2
 
 
 @pytest.mark.parametrize(

@@ -4,10 +4,10 @@ import cv2
 import numpy as np
 import pytest
 
-from experiments.protocols.hpatches import hpatches, scores_of_rows
+from experiments.protocols.hpatches import scores_of_rows
 from experiments.protocols.patch_sets import read_hpatches_strips
 from experiments.protocols.strips import cut, write_strips
-from experiments.protocols.tasks import Tasks, draw_tasks, read_tasks, write_tasks
+from experiments.protocols.tasks import draw_tasks, read_tasks, write_tasks
 
 KINDS = ["ref", *(f"{letter}{k}" for letter in "eht" for k in range(1, 6))]
 
@@ -97,29 +97,6 @@ def test_tasks_come_back_from_their_files(tmp_path):
         read_tasks(tmp_path, "small")
 
 
-def test_tasks_about_what_is_not_there_are_refused():
-    rows = integer_rows()
-    tasks = tasks_of(rows)
-    counts = {name: len(strips["ref"]) for name, strips in rows.items()}
-    tasks.check(counts, 6)
-    with pytest.raises(ValueError, match="1 of which are not there, first 'v_two'"):
-        tasks.check({name: n for name, n in counts.items() if name != "v_two"}, 6)
-    with pytest.raises(ValueError, match=r"not there \(idx1\)"):
-        tasks.check({**counts, "v_two": 4}, 6)
-    with pytest.raises(ValueError, match=r"not there \(t1\)"):
-        tasks.check(counts, 3)
-    with pytest.raises(ValueError, match="as many matching pairs"):
-        Tasks(tasks.sequences, tasks.positive[:3], *(getattr(tasks, f) for f in ("near", "far")),
-              tasks.queries, tasks.distractors)  # fmt: skip
-
-
-def test_a_sequence_with_a_missing_strip_is_refused():
-    patches = np.zeros((4, 65, 65), np.uint8)
-    strips = {kind: patches for kind in KINDS if kind != "h3"}
-    with pytest.raises(ValueError, match="v_some: the strip 'h3' is missing"):
-        hpatches([("v_some", strips)], [])
-
-
 def test_written_strips_are_read_back(tmp_path):
     rng = np.random.default_rng(3)
     strips = {kind: rng.integers(0, 256, (3, 65, 65), dtype=np.uint8) for kind in KINDS}
@@ -139,13 +116,3 @@ def test_a_patch_is_cut_out_under_an_affine_map():
     u = (np.arange(31) - 15) / 31
     truth = 100 + 22.0 * u[None, :] + 30.0 * u[:, None]
     np.testing.assert_allclose(patch, truth, atol=0.6)  # rounded to whole gray values
-
-
-def test_tasks_that_cannot_be_drawn_are_refused():
-    for arguments, message in [
-        (({}, {}), "no sequences to draw tasks from"),
-        (({"a": np.ones(9)}, {"images": 1}), "a sequence has 2 images or more, got 1"),
-        (({"a": np.ones(1)}, {}), "a has fewer than 2 patches"),
-    ]:
-        with pytest.raises(ValueError, match=message):
-            draw_tasks(arguments[0], **arguments[1])

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from experiments.__main__ import main
 from experiments.protocols.candidates import make_candidates
 from experiments.protocols.matching import Plane, corner_errors, image_matching
 from experiments.protocols.pairs import Measure
@@ -49,11 +48,6 @@ def test_an_interval_of_means_is_that_of_the_normal_distribution():
     assert high == pytest.approx(values.mean() + error, abs=0.03)
 
 
-def test_a_reference_that_is_not_there():
-    with pytest.raises(ValueError, match="'sift': expected one of"):
-        summaries(tables(), (5,), against="sift")
-
-
 def test_each_seed_is_an_estimate_of_its_own():
     rng = np.random.default_rng(2)
     x0 = rng.uniform(0, 100, (40, 2))
@@ -74,11 +68,3 @@ def test_matching_gives_intervals_and_gains(camera, tmp_path, capsys):
     raw, sift = image_matching(sets, make_candidates(["raw", "sift"]), measure, max_keypoints=200)
     assert raw.values["ap low"] < raw.values["ap"] < raw.values["ap high"]
     assert raw.values["ap gain"] == pytest.approx(raw.values["ap"] - sift.values["ap"])
-
-
-@pytest.mark.slow
-def test_the_command_names_what_it_compares_with(capsys):
-    command = ["matching", "--descriptor", "raw,sift", "--max-keypoints", "50"]
-    command += ["--seeds", "1", "--against"]
-    assert main([*command, "rootsift"]) == 2
-    assert "--against rootsift: there is none of that name, but " in capsys.readouterr().err

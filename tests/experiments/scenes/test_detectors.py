@@ -42,12 +42,3 @@ def test_detectors_turn_with_the_image(photo, kind, monkeypatch):
     predicted = transfer_frames(detect(image, (kind,), 300), homography_map(H))
     pairs, _ = candidate_pairs(predicted, detect(turned, (kind,), 300))
     assert len(np.unique(pairs[:, 0])) > 0.8 * len(predicted) > 50
-
-
-@pytest.mark.slow
-def test_detect_counts_and_refuses(photo):
-    assert 0 < len(detect(photo, ("harris", "hessian"), 20)) <= 40
-    assert detect(np.zeros((50, 50), np.uint8), ("dog", "harris", "hessian")).shape == (0, 4)
-    for bad in ((), ("surf",)):
-        with pytest.raises(ValueError, match="detectors must be"):
-            detect(photo, bad)

@@ -66,8 +66,3 @@ def test_a_chain_that_contradicts_the_map_is_not_closed():
     # Without a prediction from a to c there is nothing to contradict.
     ids = np.concatenate(link_detected(frames, identity, [(0, 1), (1, 2)]))
     assert ids.tolist() == [0, 0, 0]
-
-
-def test_links_of_nothing():
-    ids = link_detected([np.empty((0, 4))] * 2, homography_maps([np.eye(3)] * 2), [(0, 1)])
-    assert [len(n) for n in ids] == [0, 0]

@@ -53,7 +53,7 @@ def sequence(tmp_path):
         ("1 2 3 2 4 6 0 0 1", "singular"),
         ("0 0 0 0 0 0 0 0 0", "singular"),
         ("", "got 0"),
-        ("1 " * 5000, "at most 4096"),
+        ("1 " * 5000, "4096"),
     ],
 )
 def test_sequence_malformed_homography(sequence, text, message):
@@ -61,16 +61,3 @@ def test_sequence_malformed_homography(sequence, text, message):
     with pytest.raises(ValueError, match=message) as error:
         read_sequence(sequence)
     assert "H_1_3" in str(error.value)
-
-
-def test_sequence_malformed(sequence):
-    (sequence / "H_1_2").unlink()
-    with pytest.raises(ValueError, match="neither H_1_2 nor H1to2p"):
-        read_sequence(sequence)
-    write(sequence / "2.jpg", textured(20, 30))
-    with pytest.raises(ValueError, match=r"2\.jpg and 2\.png are both 2"):
-        read_sequence(sequence)
-    (sequence / "2.jpg").unlink()
-    (sequence / "2.png").unlink()
-    with pytest.raises(ValueError, match=r"found \['1\.png', '3\.png'\]"):
-        read_sequence(sequence)

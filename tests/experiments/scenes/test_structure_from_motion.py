@@ -6,7 +6,6 @@ import pytest
 from of_builders import turned
 from skimage import data
 
-from experiments.scenes import builders
 from experiments.scenes import surface as surfaces
 from experiments.scenes.builders import sfm_scene
 from experiments.scenes.links import predict_frames
@@ -201,20 +200,6 @@ def test_pixels_of_a_reconstruction_are_opencv_s():
     np.testing.assert_allclose(to_rays(to_pixels(rays[:2])), rays[:2], atol=1e-9)
 
 
-def test_sfm_needs_photographs_of_one_place(tmp_path, photo):
-    pytest.importorskip("pycolmap")
-    cv2.imwrite(str(tmp_path / "a.png"), photo)
-    cv2.imwrite(str(tmp_path / "b.png"), photo)
-    with pytest.raises(ValueError, match="3 photographs or more"):
-        sfm_scene(tmp_path, tmp_path / "work")
-    rng = np.random.default_rng(0)
-    for name in "abc":  # nothing in common
-        noise = rng.integers(0, 256, (30, 30), dtype=np.uint8)
-        cv2.imwrite(str(tmp_path / f"{name}.png"), cv2.resize(noise, (200, 200)))
-    with pytest.raises(ValueError, match="share too few"):
-        sfm_scene(tmp_path, tmp_path / "work")
-
-
 def seen_from_behind(shape):
     """A camera at the origin that looks along z, and is said to see a point behind it."""
     behind = np.array([[0.0, 0.0, -1.0]])
@@ -224,15 +209,3 @@ def seen_from_behind(shape):
 def test_a_point_behind_its_camera():
     with pytest.raises(ValueError, match="a point lies behind a camera"):
         SurfaceMap([seen_from_behind((10, 10))])
-
-
-def test_a_photograph_that_changed_after_its_reconstruction(tmp_path, monkeypatch):
-    for name in "abc":
-        cv2.imwrite(str(tmp_path / f"{name}.png"), np.zeros((40, 30), np.uint8))
-    camera = seen_from_behind((20, 30))
-    monkeypatch.setattr(builders, "sparse_model", lambda *arguments: None)
-    monkeypatch.setattr(
-        builders, "registered_views", lambda model, folder: ([camera], [folder / "a.png"])
-    )
-    with pytest.raises(ValueError, match=r"is \(40, 30\), the reconstruction saw \(20, 30\)"):
-        builders.sfm_scene(tmp_path, tmp_path / "work")

@@ -1,6 +1,5 @@
 """Control-C ends every command with one line and the code 130."""
 
-import builtins
 import os
 import signal
 import subprocess
@@ -30,19 +29,6 @@ def test_while_a_command_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("kd_cv.collection.names.find_photos", interrupted)
     code = main(["extract", str(tmp_path), "-o", str(tmp_path / "f.h5")])
     assert (code, capsys.readouterr().err) == (130, "kd-cv: error: interrupted\n")
-
-
-def test_while_a_command_is_loaded(monkeypatch, capsys):
-    original = builtins.__import__
-
-    def interrupted(name, *arguments, **options):
-        if name == "kd_cv.cli.app":
-            raise KeyboardInterrupt
-        return original(name, *arguments, **options)
-
-    monkeypatch.setattr(builtins, "__import__", interrupted)
-    assert main(["weights"]) == 130
-    assert capsys.readouterr().err == "kd-cv: error: interrupted\n"
 
 
 @pytest.mark.slow
@@ -90,11 +76,3 @@ def test_while_the_package_is_imported(tmp_path, way):
     run.send_signal(signal.SIGINT)
     _, errors = run.communicate(timeout=60)
     assert (run.returncode, errors) == (130, "kd-cv: error: interrupted\n")
-
-
-@pytest.mark.skipif(os.name != "posix", reason="signals as POSIX has them")
-def test_programs_of_others_keep_their_own_way_with_it(tmp_path):
-    program = "import signal, kd_cv; print(signal.getsignal(2) is signal.default_int_handler)"
-    (tmp_path / "mine.py").write_text(program)
-    done = subprocess.run([sys.executable, tmp_path / "mine.py"], capture_output=True, text=True)
-    assert done.stdout == "True\n", done.stderr

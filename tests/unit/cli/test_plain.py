@@ -1,12 +1,8 @@
 """The command line reads well: help, errors, pipes, versions, files of matrices."""
 
 import re
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
-import pytest
 
 import kd_cv
 from kd_cv.cli import main
@@ -24,23 +20,6 @@ def test_the_version_is_shown(capsys):
     assert said(capsys, "--version") == (0, f"kd-cv {kd_cv.__version__}\n", "")
 
 
-@pytest.mark.slow
-def test_the_package_runs_as_a_module():
-    run = subprocess.run(
-        [sys.executable, "-m", "kd_cv", "--version"], capture_output=True, text=True, check=True
-    )
-    assert run.stdout == f"kd-cv {kd_cv.__version__}\n"
-
-
-@pytest.mark.parametrize("command", ["match", "extract", "colmap"])
-def test_help_has_descriptors_first_and_json_last(command, capsys):
-    _, out, _ = said(capsys, *command.split(), "--help")
-    listed = re.findall(r"^\W+(--[a-z-]+)", out, re.MULTILINE)
-    assert listed[-2:] == ["--json", "--help"] and listed.count("--json") == 1
-    first = [name for name in listed if name in ("--descriptor", "--max-keypoints", "--ratio")]
-    assert first[0] == "--descriptor"
-
-
 def test_an_error_names_the_help_of_its_own_command(capsys):
     code, _, err = said(capsys, "match", "a.jpg", "b.jpg", "--ratio")
     assert code == 2 and "(kd-cv match --help shows how)" in err
@@ -48,13 +27,6 @@ def test_an_error_names_the_help_of_its_own_command(capsys):
     assert code == 2 and "(kd-cv --help shows how)" in err
     code, _, err = said(capsys, "mtach", "a.jpg")
     assert code == 2 and "(kd-cv --help shows how)" in err
-
-
-def test_the_list_of_matrices_fits_80_columns(capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "80")
-    code, out, _ = said(capsys, "weights")
-    assert code == 0 and "multiview" in out
-    assert max(map(len, out.splitlines())) <= 80
 
 
 def test_a_file_of_matrices_says_what_it_is(capsys, tmp_path):
@@ -83,13 +55,6 @@ def test_a_dark_photograph_is_named(capsys, tmp_path, camera):
     )
 
 
-@pytest.mark.parametrize("kernel", ["concat", "polar", "cart"])
-def test_more_dimensions_than_there_are_are_all_there_are(kernel):
-    most = resolve("multiview", kernel, 32).max_dim
-    for dim in (most, most + 1, 1000):
-        assert kd_cv.KDDescriptor(kernel=kernel, dim=dim).descriptorSize() == most
-
-
 def test_code_is_compiled_before_the_clock_runs(camera, monkeypatch):
     """The first run says that it compiles, and its times leave that out."""
     from kd_cv.cli import pair
@@ -100,8 +65,3 @@ def test_code_is_compiled_before_the_clock_runs(camera, monkeypatch):
     answer = pair.run("kd", two, pair.Options(max_keypoints=200), seen.append)
     assert "compiling" in seen[0] and seen[1:] == ["match", "Matching with KD ...", "match"]
     assert len(answer.result.matches) and set(answer.seconds) >= {"detect", "match"}
-
-
-def test_pictures_of_the_documented_commands_are_ignored_by_git():
-    ignored = (Path(__file__).parents[3] / ".gitignore").read_text().split()
-    assert {"matches.png", "explanation.png", "/report.html", "*.h5", "mine.npz"} <= {*ignored}

@@ -1,6 +1,5 @@
 """The command line beside other programs: pipes, terminals, warnings of others."""
 
-import json
 import os
 import subprocess
 import sys
@@ -8,8 +7,6 @@ import sys
 import cv2
 import pytest
 from collections_of_photographs import photographs
-
-from kd_cv.cli import main
 
 
 def started(*arguments, **options):
@@ -63,55 +60,3 @@ def test_progress_goes_to_a_terminal_only(tmp_path):
     assert on_a_terminal.returncode == 0 and "3 images" in out
     assert b"3/3 images, " in os.read(reader, 100_000)
     os.close(reader)
-
-
-def test_other_settings_name_the_option_that_begins_anew(tmp_path, capsys):
-    pytest.importorskip("h5py")
-    folder = photographs(tmp_path / "images", count=2)
-    command = ["extract", str(folder), "-o", str(tmp_path / "f.h5"), "--max-keypoints"]
-    assert main([*command, "50"]) == 0
-    capsys.readouterr()
-    assert main([*command, "60"]) == 2
-    error = capsys.readouterr().err
-    assert "max_keypoints 50 there and 60 here" in error and "--overwrite it" in error
-    assert main([*command, "60", "--overwrite"]) == 0
-
-
-@pytest.mark.slow
-def test_an_export_says_nothing_of_others(tmp_path):
-    for module in ("torch", "onnxscript", "onnxruntime"):
-        pytest.importorskip(module)
-    path = tmp_path / "kd.onnx"
-    arguments = ("export", "-o", path, "--patch-size", 16, "--kernel", "cart")
-    export = started(*arguments, "--whitening", "none", stderr=subprocess.PIPE)
-    out, error = export.communicate(timeout=600)
-    assert export.returncode == 0 and error == ""
-    assert out.splitlines()[-1] == f"file: {path}" and "arning" not in out
-
-
-def test_the_help_says_which_readers_take_which_type(capsys):
-    assert main(["extract", "--help"]) == 0
-    out = " ".join(capsys.readouterr().out.replace("│", " ").split())
-    assert "which hloc reads" in out and "which only kd_cv can use" in out
-
-
-def test_an_explanation_says_how_far_it_is_from_where_it_was_asked_for(pair, capsys):
-    pytest.importorskip("matplotlib")
-    assert main(["explain", *map(str, pair), "--at", "150", "-5000"]) == 0
-    away = next(
-        line for line in capsys.readouterr().out.splitlines() if "px from 150 -5000" in line
-    )
-    assert float(away.split()[0]) > 5000
-
-
-def test_orbs_corners_find_an_object_in_another_view(tmp_path, capsys):
-    """As `box.png` in `box_in_scene.png`: the tank of a motorcycle, turned, in the other view."""
-    data = pytest.importorskip("skimage.data")
-    left, right, _ = data.stereo_motorcycle()
-    thing = cv2.rotate(left[60:330, 250:560], cv2.ROTATE_90_CLOCKWISE)
-    for name, image in (("thing.png", thing), ("scene.png", right)):
-        cv2.imwrite(str(tmp_path / name), cv2.cvtColor(image, cv2.COLOR_RGB2GRAY))
-    files = [str(tmp_path / name) for name in ("thing.png", "scene.png")]
-    assert main(["match", *files, "--detector", "orb", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["success"] and found["inliers"] > 50

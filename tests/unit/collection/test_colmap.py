@@ -15,10 +15,9 @@ from skimage import data
 
 from kd_cv.cli import main
 from kd_cv.collection import Collection, Extraction, colmap, extract, reading
-from kd_cv.collection.colmap import Row, compare, reconstruct, table
+from kd_cv.collection.colmap import reconstruct
 from kd_cv.collection.database import (
     as_colmap_bytes,
-    bytes_of,
     match_database,
     open_database,
     read_pairs,
@@ -27,7 +26,6 @@ from kd_cv.collection.database import (
 )
 from kd_cv.extractor import to_uint8
 from kd_cv.matching.neighbours import match_descriptors
-from kd_cv.opencv.rootsift import root
 
 pytestmark = pytest.mark.slow
 
@@ -69,14 +67,6 @@ def test_bytes_of_other_dimensions() -> None:
     assert as_colmap_bytes(np.zeros((0, 128), np.float32)).shape == (0, 128)
     with pytest.raises(ValueError, match="at most 128 dimensions"):
         as_colmap_bytes(unit_rows(3, 238))
-
-
-def test_sift_bytes() -> None:
-    image = cv2.cvtColor(data.coffee(), cv2.COLOR_RGB2GRAY)
-    _, rows = cv2.SIFT_create(100).detectAndCompute(image, None)
-    assert np.array_equal(bytes_of(rows, "sift"), rows)
-    norms = np.linalg.norm(bytes_of(root(rows), "rootsift").astype(float), axis=1)
-    assert np.abs(norms - 512).max() < 8
 
 
 def colmap_matches(rows: list[np.ndarray], folder: Path, brute_force: bool) -> np.ndarray:
@@ -201,26 +191,6 @@ def right_angle(points: np.ndarray) -> float:
     return (near0.sum() + near1.sum()) / len(points)
 
 
-def test_table_of_descriptors(room: Path, tmp_path: Path) -> None:
-    extractions = [Extraction(whitened(), 300), *(Extraction(n, 300) for n in ("sift", "rootsift"))]
-    pairs = [(f"{i}.png", f"{i + 1}.png") for i in range(4)]
-    (tmp_path / "pairs").write_text("".join(f"{a} {b}\n" for a, b in pairs))
-    rows = compare(room, tmp_path / "w", extractions, pairs=tmp_path / "pairs", camera="single")
-    assert [row.descriptor for row in rows] == ["kd", "sift", "rootsift"]
-    assert all(row.registered >= 4 for row in rows)
-    assert read_pairs(tmp_path / "w" / "kd" / "pairs.txt") == pairs
-    with (
-        reading(tmp_path / "w/sift/features.h5") as sift,
-        reading(tmp_path / "w/rootsift/features.h5") as rootsift,
-    ):
-        for name in sift:
-            assert np.array_equal(sift[name].frames, rootsift[name].frames)  # equal keypoints
-    text = table([*rows, Row("none", 5, 0, 0, float("nan"), float("nan"), 0)])
-    assert len(text.splitlines()) == 6 and "| none | 0 of 5 | 0 | nan | nan | 0 |" in text
-    with pytest.raises(ValueError, match="each descriptor once"):
-        compare(room, tmp_path / "w", [extractions[0]] * 2)
-
-
 @pytest.mark.parametrize("matcher", ["kd", "colmap"])
 def test_names_that_a_list_of_pairs_could_not_hold(room: Path, tmp_path: Path, matcher) -> None:
     odd = ["0.png", "a b.png", "#2.png", " 3.png"]
@@ -343,23 +313,6 @@ def test_no_reconstruction_is_a_row_too(tmp_path: Path, capsys: pytest.CaptureFi
     assert "1 other file is not read: 1 .mov" in captured.err
     (found,) = json.loads(captured.out)
     assert (found["registered"], found["track_length"], found["error"]) == (0, None, None)
-
-
-def test_wrong_arguments(room: Path, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="camera must be one of"):
-        reconstruct(room, tmp_path, camera="both")  # type: ignore[arg-type]
-    extract(room, tmp_path / "raw.h5", Extraction(RAW, 50))
-    write_database(tmp_path / "raw.h5", room, tmp_path / "raw.db")
-    pairs = list(itertools.combinations(["0.png", "1.png"], 2))
-    with pytest.raises(ValueError, match="matcher must be"):
-        match_database(tmp_path / "raw.db", tmp_path / "raw.h5", pairs, matcher="flann")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="use matcher='kd'"):
-        match_database(tmp_path / "raw.db", tmp_path / "raw.h5", pairs, matcher="colmap")
-    with pytest.raises(ValueError, match="images that are not there"):
-        reconstruct(room, tmp_path / "w", Extraction(RAW, 50), pairs=[("0.png", "9.png")])
-    (tmp_path / "bad.txt").write_text("0.png\n")
-    with pytest.raises(ValueError, match="expected two names"):
-        read_pairs(tmp_path / "bad.txt")
 
 
 def test_pairs_are_matched_once_in_either_order(room: Path, tmp_path: Path) -> None:

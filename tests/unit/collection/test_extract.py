@@ -1,11 +1,9 @@
 """Collections into HDF5: the layout, what is skipped, what a killed run leaves, what is refused."""
 
-import errno
 import multiprocessing
 import random
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import cv2
@@ -17,9 +15,9 @@ from skimage import data
 
 from kd_cv import DoG, KDDescriptor
 from kd_cv.collection import Collection, Extraction, extract, reading
-from kd_cv.collection.batches import Report, batches, run_batch
-from kd_cv.collection.extraction import CONTRAST, STAGES
-from kd_cv.collection.run import duration, owned, shown
+from kd_cv.collection.batches import run_batch
+from kd_cv.collection.extraction import CONTRAST
+from kd_cv.collection.run import owned
 from kd_cv.descriptor.frames import MAGNIFICATION
 from kd_cv.io import images
 from kd_cv.keypoints import from_keypoints
@@ -251,35 +249,6 @@ def test_what_is_not_read_is_counted(folder: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("dtype", ["float16", "float32", "uint8"])
-def test_the_file_says_who_reads_it(folder: Path, tmp_path: Path, dtype: str) -> None:
-    extract(folder / "*.jpg", tmp_path / "f.h5", Extraction(RAW, 50, dtype=dtype))
-    with h5py.File(tmp_path / "f.h5") as file:
-        assert ("hloc, deep" in file.attrs["readers"]) == (dtype != "uint8")
-        assert "kd_cv" in file.attrs["readers"]
-
-
-def test_missing_image_of_a_list(folder: Path, tmp_path: Path) -> None:
-    (folder / "list.txt").write_text("01.jpg\ngone.jpg\nbelow\n")
-    summary = extract(folder / "list.txt", tmp_path / "f.h5", SMALL)
-    assert summary.skipped.keys() == {"gone.jpg", "below"} and summary.done == 1
-    assert summary.skipped["gone.jpg"] == "not found"
-
-
-def test_image_that_may_not_be_read(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def read(path: Path) -> np.ndarray:
-        if path.name == "01.jpg":
-            raise PermissionError(errno.EACCES, "Permission denied", str(path))
-        return gray(path)
-
-    monkeypatch.setattr("kd_cv.collection.batches.read_gray", read)  # nothing is forbidden to root
-    summary = extract(folder, tmp_path / "f.h5", SMALL)
-    assert summary.skipped == {"01.jpg": "Permission denied"} and summary.exit_code == 1
-
-
-@pytest.mark.slow
 def test_new_images_are_added(folder: Path, tmp_path: Path) -> None:
     (folder / "list.txt").write_text("01.jpg\nbelow/00.png\n")
     extract(folder / "list.txt", tmp_path / "f.h5", SMALL)
@@ -332,33 +301,6 @@ def test_changed_settings_are_refused(folder: Path, tmp_path: Path) -> None:
     assert (tmp_path / "text.h5").read_text() == "no features"
 
 
-def test_progress_tells_the_rate_and_the_time_left(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    idle = dict.fromkeys(STAGES, 0.0)
-    kept, done = Report(0, 9, {}, idle, kept=80), Report(9, 9, {"a": "empty file"}, idle)
-    now = [100.0]
-    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
-
-    def reports() -> Iterator[Report]:
-        now[0] += 1
-        yield kept
-        for _ in range(2):
-            now[0] += 2
-            yield done
-
-    assert list(shown(reports(), 100, progress=True)) == [kept, done, done]
-    lines = [line.strip() for line in capsys.readouterr().err.split("\r")]
-    assert lines == [
-        "",
-        "80/100 images, 0.0/s",  # those that were there say nothing
-        "90/100 images, 3.3/s, 0:00:03 left",
-        "100/100 images, 4.0/s, 0:00:00 left",
-    ]
-    assert duration(90061.5) == "25:01:02"
-    assert list(shown(reports(), 100, progress=False)) and capsys.readouterr().err == ""
-
-
 @pytest.mark.nightly
 def test_killed_at_any_moment(tmp_path: Path) -> None:
     """SIGKILL, again and again, at random moments: in the end the file is the undisturbed one."""
@@ -401,26 +343,6 @@ def same_content(a: Path, b: Path) -> None:
         for name in one:
             assert np.array_equal(one[name].frames, other[name].frames)
             assert np.array_equal(one[name].descriptors, other[name].descriptors)
-
-
-def test_extraction_of_no_descriptor_and_by_no_worker(tmp_path):
-    with pytest.raises(TypeError, match="descriptor must be a name or a KDDescriptor, got int"):
-        Extraction(3)
-    cv2.imwrite(str(tmp_path / "blank.png"), np.zeros((64, 64), np.uint8))
-    with pytest.raises(ValueError, match="workers must be at least 1, got 0"):
-        extract(tmp_path, tmp_path / "features.h5", Extraction("sift", 10), workers=0)
-
-
-def test_an_image_that_opencv_cannot_process_is_skipped(tmp_path, monkeypatch):
-    cv2.imwrite(str(tmp_path / "a.png"), np.zeros((40, 40), np.uint8))
-
-    def refuse(self, gray, clock=None):
-        raise cv2.error("no memory")
-
-    monkeypatch.setattr(Extraction, "features", refuse)
-    summary = extract(tmp_path, tmp_path / "f.h5", Extraction("sift", 10), workers=1)
-    assert summary.skipped == {"a.png": "OpenCV cannot process it: no memory"}
-    assert (summary.done, summary.exit_code) == (0, 1)
 
 
 # ---------------------------------------------------------- processes, resumed and repeated runs
@@ -555,27 +477,6 @@ def test_one_run_at_a_time_has_an_output(folder: Path, tmp_path: Path) -> None:
             extract(folder, output, SMALL, overwrite=overwrite)
         assert caught.value.filename == str(output)
     assert not (tmp_path / "f.h5.partial").exists()
-
-
-def test_a_folder_of_something_else_is_not_cleared_away(folder: Path, tmp_path: Path) -> None:
-    (tmp_path / "f.h5.partial" / "thesis").mkdir(parents=True)
-    extract(folder, tmp_path / "f.h5", SMALL)
-    assert (tmp_path / "f.h5.partial" / "thesis").is_dir()
-
-
-def test_batches_shrink_towards_the_end(tmp_path: Path) -> None:
-    sources = {f"{i}.jpg": f"{i}" for i in range(3000)}
-    plan = batches(tmp_path, sources, tmp_path, SMALL)
-    sizes = [len(batch.names) for batch in plan]
-    assert sizes == sorted(sizes, reverse=True) and sizes[0] == 16 and sizes[-100:] == [1] * 100
-    assert [name for batch in plan for name in batch.names] == list(sources)
-    assert len({batch.part for batch in plan}) == len(plan)
-
-
-def test_a_worker_with_other_matrices_refuses(folder: Path, tmp_path: Path) -> None:
-    (batch,) = batches(folder, {"01.jpg": ""}, tmp_path, SMALL)
-    with pytest.raises(ValueError, match="this worker has other matrices"):
-        run_batch(batch, Extraction(whitened(), 200, dtype="float32"))
 
 
 def test_images_keep_their_precision(camera, tmp_path: Path) -> None:

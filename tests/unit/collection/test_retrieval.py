@@ -9,7 +9,7 @@ from collections_of_photographs import whitened
 from skimage import data
 
 from kd_cv.collection import Extraction, extract
-from kd_cv.collection.retrieval import Index, default_factory
+from kd_cv.collection.retrieval import Index
 from kd_cv.io.archive import read_archive, write_archive
 
 faiss = pytest.importorskip("faiss")
@@ -101,18 +101,6 @@ def test_saved_and_loaded(features: Path, extraction: Extraction, tmp_path: Path
     write_archive(tmp_path / "other.npz", "index", {"starts": np.zeros(1, np.int64)}, {})
     with pytest.raises(ValueError, match="is not a sound index"):
         Index.load(tmp_path / "other.npz")
-
-
-def test_size_of_the_index() -> None:
-    assert default_factory(5_000) == "Flat"
-    assert default_factory(1_000_000) == "IVF4096,SQ8"
-
-
-def test_an_index_of_blank_images(tmp_path):
-    cv2.imwrite(str(tmp_path / "blank.png"), np.zeros((64, 64), np.uint8))
-    extract(tmp_path, tmp_path / "features.h5", Extraction("sift", 10))
-    with pytest.raises(ValueError, match=r"features\.h5 has no descriptors to index"):
-        Index.build(tmp_path / "features.h5")
 
 
 def test_a_damaged_index_is_refused(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from kd_cv.collection import FeatureFile, Features, reading
+from kd_cv.collection import Features, reading
 from kd_cv.collection.store import DTYPES, as_arrays, as_features, write_image
 
 h5py = pytest.importorskip("h5py")
@@ -70,13 +70,6 @@ def test_folders_may_have_the_names_of_datasets(tmp_path):
                 stored[name]
 
 
-def test_arrays_that_do_not_fit_together_are_refused():
-    arrays = as_arrays(features(), "float32")
-    for key in ("scores", "descriptors", "image_size"):
-        with pytest.raises(ValueError, match=f"{key} must be numbers of shape"):
-            as_features({**arrays, key: arrays[key][..., :1]})
-
-
 def test_damage_is_named(tmp_path):
     path = written(tmp_path / "f.h5", "a.png")
     with h5py.File(path, "r+") as file:
@@ -88,11 +81,3 @@ def test_damage_is_named(tmp_path):
         pass
     with pytest.raises(FileNotFoundError, match="no feature file"), reading(tmp_path / "none.h5"):
         pass
-
-
-def test_a_feature_file_of_others(tmp_path):
-    with (
-        h5py.File(tmp_path / "other.h5", "w") as file,
-        pytest.raises(ValueError, match=r"other\.h5 was not written by kd_cv"),
-    ):
-        FeatureFile(file)

@@ -1,11 +1,6 @@
 """The compiled data path agrees with `reference`, with the same bits however work is split."""
 
-import builtins
 import multiprocessing
-import subprocess
-import sys
-import textwrap
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import cv2
@@ -24,7 +19,6 @@ from kd_cv.descriptor.frames import MAGNIFICATION
 from kd_cv.descriptor.projection import Projection
 from kd_cv.descriptor.spec import KERNELS, Spec
 from kd_cv.keypoints import from_keypoints
-from kd_cv.whitening import save
 
 compiled = pytest.importorskip("kd_cv.descriptor.compiled", reason="Numba is not installed")
 
@@ -275,25 +269,6 @@ def test_the_same_for_patches(camera, threads, monkeypatch):
         assert np.array_equal(describe_patches(patches[5:6], Spec(24)), rows[5:6])
 
 
-def test_computing_again_gives_the_same_bits(camera, keypoints):
-    kd = KDDescriptor()
-    first = kd.compute(camera, keypoints)[1]
-    assert np.array_equal(kd.compute(camera, keypoints)[1], first)
-    assert np.array_equal(KDDescriptor().compute(camera, keypoints)[1], first)
-
-
-@pytest.mark.slow
-def test_several_threads_use_one_object_at_once(photographs, threads):
-    threads(2)
-    kd = KDDescriptor()
-    names = ("camera", "coffee", "chelsea", "gravel")
-    jobs = [(photographs[n], cv2.SIFT_create(200).detect(photographs[n], None)) for n in names] * 4
-    expected = [kd.compute(*job)[1] for job in jobs]
-    with ThreadPoolExecutor(6) as pool:
-        results = list(pool.map(lambda job: kd.compute(*job)[1], jobs))
-    assert all(np.array_equal(a, b) for a, b in zip(results, expected, strict=True))
-
-
 def _send_rows(connection, kd, image, frames):
     keypoints = kd_cv.keypoints.to_keypoints(frames)
     connection.send(kd.compute(image, keypoints)[1])
@@ -346,27 +321,6 @@ def _rows(kd, image, frames):
     return kd.compute(image, kd_cv.keypoints.to_keypoints(frames))[1]
 
 
-@pytest.mark.slow
-def test_where_numba_may_keep_no_code(camera, keypoints, tmp_path):
-    np.savez(tmp_path / "in.npz", image=camera, frames=from_keypoints(keypoints)[:20])
-    program = f"""
-        from numba.core import caching
-        # What Numba does where neither the package nor the home folder can be written to.
-        for kind in vars(caching).values():
-            if hasattr(kind, "_locator_classes"):
-                kind._locator_classes = []
-        import numpy as np, kd_cv
-        from kd_cv.keypoints import to_keypoints
-        data = np.load({str(tmp_path / "in.npz")!r})
-        keypoints = to_keypoints(data["frames"])
-        rows = kd_cv.KDDescriptor().compute(data["image"], keypoints)[1]
-        np.save({str(tmp_path / "out.npy")!r}, rows)
-    """
-    subprocess.run([sys.executable, "-c", textwrap.dedent(program)], check=True, timeout=120)
-    expected = KDDescriptor().compute(camera, keypoints[:20])[1]
-    assert np.array_equal(np.load(tmp_path / "out.npy"), expected)
-
-
 @pytest.mark.parametrize("gain", [1e15, 1e30, 3e38])
 def test_patches_of_any_gain(camera, gain):
     patches = camera[:96, :96].reshape(3, 32, 3, 32).swapaxes(1, 2).reshape(-1, 32, 32) / 255.0
@@ -377,71 +331,6 @@ def test_patches_of_any_gain(camera, gain):
 
 
 # Without Numba ------------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_without_numba_everything_works_with_one_warning(camera, keypoints, fitted, tmp_path):
-    frames = from_keypoints(keypoints)
-    patches = kd_cv.descriptor.patches.extract_patches(camera, frames, 32)
-    save(tmp_path / "w.npz", {("concat", 32): fitted})
-    np.savez(tmp_path / "in.npz", image=camera, frames=frames, patches=patches)
-    program = f"""
-        import sys, warnings
-        sys.modules["numba"] = None  # import numba now raises ImportError
-        import numpy as np, kd_cv
-        from kd_cv.keypoints import to_keypoints
-        data = np.load({str(tmp_path / "in.npz")!r})
-        image, keypoints = data["image"], to_keypoints(data["frames"])
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            kd = kd_cv.KDDescriptor(whitening=None, scales=3)
-            pooled = kd.compute(image, keypoints)[1]
-            raw = kd_cv.describe(data["patches"], whitening=None)
-            white = kd_cv.KDDescriptor(whitening="ws", weights={str(tmp_path / "w.npz")!r})
-            white = white.compute(image, keypoints)[1]
-            assert kd_cv.match(image, image).success
-        print(len(caught), caught[0].category.__name__, caught[0].message)
-        assert "kd_cv.descriptor.compiled" not in sys.modules
-        np.savez({str(tmp_path / "out.npz")!r}, pooled=pooled, raw=raw, white=white)
-    """
-    run = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(program)],
-        capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
-    assert run.returncode == 0, run.stderr
-    count, category, message = run.stdout.strip().split(" ", 2)
-    assert (count, category) == ("1", "UserWarning")
-    assert "Numba cannot be imported" in message and "pip install numba" in message
-    out = np.load(tmp_path / "out.npz")
-    expected = {
-        "pooled": KDDescriptor(whitening=None, scales=3).compute(camera, keypoints)[1],
-        "raw": kd_cv.describe(patches, whitening=None),
-        "white": KDDescriptor(whitening="ws", weights=fitted).compute(camera, keypoints)[1],
-    }
-    for name, rows in expected.items():
-        # Whitening enlarges what windows that leave the image round differently.
-        tolerance = 2e-5 if name == "white" else 1e-5
-        np.testing.assert_allclose(out[name], rows, rtol=0, atol=tolerance, err_msg=name)
-
-
-def test_numba_that_finds_no_memory_is_as_good_as_none(camera, keypoints, monkeypatch):
-    """Its compiled library then ends the import with an OSError."""
-    monkeypatch.setitem(sys.modules, "kd_cv.descriptor.compiled", None)
-    monkeypatch.delattr(kd_cv.descriptor, "compiled")
-    real = builtins.__import__
-
-    def poor(name, *arguments, **keywords):
-        if name == "kd_cv.descriptor" and "compiled" in (arguments[2] or ()):
-            raise OSError("libllvmlite.so: failed to map segment from shared object")
-        return real(name, *arguments, **keywords)
-
-    monkeypatch.setattr(builtins, "__import__", poor)
-    describer.load_compiled.cache_clear()
-    try:
-        with pytest.warns(UserWarning, match="failed to map segment.*slower NumPy path"):
-            assert KDDescriptor().compute(camera, keypoints[:5])[1].any()
-    finally:
-        describer.load_compiled.cache_clear()
 
 
 @pytest.mark.parametrize("scales", [(1.0,), (0.8, 1.2)])

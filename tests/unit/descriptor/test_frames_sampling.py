@@ -45,31 +45,9 @@ def test_a_gray_image_is_not_copied(camera):
     assert np.shares_memory(as_gray(floats), floats)
 
 
-@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.float16, np.float32, np.float64])
-@pytest.mark.parametrize("channels", [None, 1, 3, 4])
-def test_every_type_and_shape_becomes_one_contiguous_channel(dtype, channels):
-    image = np.ones((7, 9) if channels is None else (7, 9, channels), dtype)
-    for view in (image, image[::-1], image[:, ::2]):
-        gray = as_gray(view)
-        assert gray.shape == view.shape[:2] and gray.flags.c_contiguous
-        assert gray.dtype == (np.uint8 if dtype == np.uint8 else np.float32)
-
-
 def test_sixteen_bits_are_0_to_1():
     image = np.array([[0, 65535], [257, 32768]], np.uint16)
     np.testing.assert_allclose(as_gray(image), [[0, 1], [1 / 255, 0.5]], atol=1e-5)
-
-
-@pytest.mark.parametrize("shape", [(0, 0), (0, 5), (5, 0), (0, 0, 3)])
-def test_an_image_without_pixels(shape):
-    assert as_gray(np.zeros(shape, np.uint8)).shape == (0, 0)
-
-
-@pytest.mark.parametrize("image", [None, "photo.png", 3, [[1, 2], [3, 4]]])
-def test_what_is_no_array_is_no_image(image):
-    name = type(image).__name__
-    with pytest.raises(TypeError, match=rf"must be a NumPy array or cv2\.UMat, got {name}"):
-        as_gray(image)
 
 
 def test_what_a_detector_sees(camera):

@@ -34,7 +34,7 @@ def folder(photographs, tmp_path_factory):
     for number, name in enumerate(("coffee", "chelsea", "coins", "brick", "rocket")):
         cv2.imwrite(str(where / f"{number}-{name}.png"), photographs[name])
     (where / "0-broken.jpg").write_bytes(b"no picture")
-    (where / "phone.heic").write_bytes(b"no picture")
+    (where / "phone.mov").write_bytes(b"no picture")
     return where
 
 
@@ -148,7 +148,7 @@ def test_the_command_fits_matrices_that_beat_raw_descriptors(folder, tmp_path, c
     captured = capsys.readouterr()
     warned = [line for line in captured.err.splitlines() if line.startswith("kd-cv: warning")]
     assert len(warned) == 1 and "broken" in warned[0]
-    assert "1 other file is not read: 1 .heic (convert" in captured.out
+    assert "1 other file is not read: 1 .mov" in captured.out
     last = captured.out.splitlines()[-1]
     assert ("use KDDescriptor(" in last) != ("keep the shipped ones" in last)
     kd = KDDescriptor(weights=str(output), whitening="ws")

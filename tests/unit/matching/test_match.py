@@ -15,7 +15,7 @@ from kd_cv.matching.metrics import homography_corner_error
 from kd_cv.matching.neighbours import match_descriptors
 from kd_cv.matching.pipeline import timing
 from kd_cv.matching.two_view import TwoViews, find_homography
-from kd_cv.opencv.rootsift import RootSIFT, as_feature, root
+from kd_cv.opencv.rootsift import RootSIFT, root
 from kd_cv.viz.matches import draw_matches
 
 
@@ -283,21 +283,6 @@ def test_every_step_is_timed(pair):
     assert at_once["detect"] == 0 and at_once["describe"] > 0
 
 
-def test_a_result_shows_itself_in_one_line(pair):
-    result = kd_cv.match(*pair, max_keypoints=100)
-    matches, inliers = len(result.matches), int(result.inliers.sum())
-    assert repr(result) == (
-        f"MatchResult(100 and 100 keypoints, {matches} matches, {inliers} inliers "
-        "on the plane, success=True)"
-    )
-    names = {field.name for field in dataclasses.fields(result)}
-    assert names == {
-        "keypoints0", "keypoints1", "matches", "ratios", "inliers", "H_0to1", "success",
-        "candidates", "model", "F_0to1", "E_0to1", "R_0to1", "t_0to1", "failure", "images",
-        "views",
-    }  # fmt: skip
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("descriptor", ["kd", "sift", "rootsift"])
 def test_failure_fills_the_same_result(camera, photographs, descriptor):
@@ -308,13 +293,6 @@ def test_failure_fills_the_same_result(camera, photographs, descriptor):
         assert len(result.matches) == 0
     other = kd_cv.match(camera, photographs["gravel"], descriptor)
     assert is_filled(other) and not other.success
-
-
-def test_unknown_descriptor_lists_the_known():
-    for wrong in ("surf", None, 3, object(), np.zeros(2), KDDescriptor):
-        with pytest.raises(ValueError, match=r"unknown descriptor .*\['kd', 'sift', 'rootsift'\]"):
-            kd_cv.match(np.zeros((9, 9), np.uint8), np.zeros((9, 9), np.uint8), wrong)
-    assert isinstance(as_feature("kd"), KDDescriptor)
 
 
 @pytest.mark.parametrize(

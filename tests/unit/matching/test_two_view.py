@@ -9,7 +9,6 @@ from kd_cv.matching import two_view
 from kd_cv.matching.geometry import cross_matrix, epipolar_errors, in_front, reprojection_errors
 from kd_cv.matching.two_view import (
     MODELS,
-    as_camera,
     believable,
     camera_of,
     estimate,
@@ -218,33 +217,3 @@ def test_rays_are_what_the_camera_projects():
     np.testing.assert_allclose(rays(seen(X, K0), K0), X[:, :2], atol=1e-12)
     # The axis meets the middle of the pixels 0 .. 799 and 0 .. 599.
     np.testing.assert_array_equal(K0[:2, 2], [399.5, 299.5])
-
-
-def test_wrong_arguments_are_named():
-    points = np.zeros((9, 2))
-    with pytest.raises(ValueError, match="unknown model 'affine': expected one of"):
-        estimate(points, points, "affine")
-    with pytest.raises(ValueError, match="'essential' needs the camera matrix of both images"):
-        estimate(points, points, "essential", K0=K0)
-    with pytest.raises(ValueError, match="as many points0 as points1, got 9 and 8"):
-        estimate(points, points[:8])
-    for value in (np.nan, np.inf):
-        with pytest.raises(ValueError, match="points0 and points1 must be finite"):
-            estimate(points, np.full((9, 2), value))
-    for value in (0, -1, np.nan, np.inf):
-        with pytest.raises(ValueError, match="threshold must be positive and finite"):
-            estimate(points, points, threshold=value)
-    with pytest.raises(TypeError, match="threshold must be a number, got None"):
-        estimate(points, points, threshold=None)
-    with pytest.raises(ValueError, match=r"K0 must be \(3, 3\), got shape \(2, 2\)"):
-        as_camera(np.eye(2), "K0")
-    with pytest.raises(ValueError, match="K0 must hold finite numbers: int too large"):
-        as_camera([[10**400, 0, 0], [0, 500, 0], [0, 0, 1]], "K0")
-    for wrong in (
-        np.zeros((3, 3)),
-        np.diag([-1.0, 1, 1]),
-        np.full((3, 3), np.nan),
-        np.ones((3, 3)),
-    ):
-        with pytest.raises(ValueError, match="must be a camera matrix"):
-            as_camera(wrong, "K1")

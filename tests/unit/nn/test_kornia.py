@@ -397,11 +397,6 @@ def test_images_of_other_types(feature, image, keypoints, dtype):
     assert (rows.float() - feature.describe(seen.float(), lafs)).norm(dim=-1).max() < 0.01
 
 
-def test_images_that_are_no_tensor():
-    with pytest.raises(TypeError, match=r"images must be a torch\.Tensor or a list, got ndarray"):
-        KDFeature(10)(np.zeros((1, 1, 40, 40), np.float32))
-
-
 def test_what_can_be_described_is_the_same_in_torch():
     lengths = np.array([2.0**k for k in (-30, -25, -23, 0, 5, 23, 25, 30)] + [0.0, np.inf, np.nan])
     places = [(50.0, 40.0), (-3.0, 40.0), (-30.0, 40.0), (50.0, 1e30), (np.nan, 40.0)]

@@ -114,21 +114,7 @@ def test_pooled_averages_raw_vectors_before_whitening(patches, fitted, whitening
     assert gap(kd.pooled(sizes.clone().requires_grad_()).detach(), expected) < tolerance
 
 
-def test_a_row_does_not_depend_on_its_neighbours(patches, supervised, monkeypatch):
-    whole = by_plain_operations(supervised, patches)
-    monkeypatch.setattr(module, "CHUNK_CPU", 7 * P * P)
-    assert gap(by_plain_operations(supervised, patches), whole) < 1e-5
-    monkeypatch.setattr(module, "CHUNK_CPU", 1)
-    assert gap(by_plain_operations(supervised, patches[:9]), whole[:9]) < 1e-5
-
-
 # Input --------------------------------------------------------------------------------------------
-
-
-def test_empty_batch(supervised):
-    for empty in (torch.zeros(0, 1, P, P), torch.zeros(0, 1, P, P, requires_grad=True)):
-        assert supervised(empty).shape == (0, 128)
-    assert supervised.pooled(torch.zeros(0, 3, P, P)).shape == (0, 128)
 
 
 def test_a_patch_size_mismatch_says_what_to_do(supervised):
@@ -145,11 +131,6 @@ def test_colour_and_bytes_are_refused(supervised):
         supervised(torch.zeros(2, 3, P, P))
     with pytest.raises(TypeError, match="/ 255"):
         supervised(torch.zeros(2, 1, P, P, dtype=torch.uint8))
-
-
-def test_training_nothing_is_refused():
-    with pytest.raises(ValueError, match="whitening is None"):
-        KDModule(whitening=None, trainable=True)
 
 
 # Precision ----------------------------------------------------------------------------------------
@@ -440,10 +421,6 @@ def test_state_of_another_patch_size_is_refused(fitted):
         KDModule(32, whitening=None).load_state_dict(KDModule(64, whitening=None).state_dict())
 
 
-def test_repr_names_the_settings(supervised):
-    assert repr(supervised) == ("KDModule(patch_size=32, kernel='concat', whitening='ws', dim=128)")
-
-
 class OnlyDevice(TorchDispatchMode):
     """Fails where an operation makes a tensor on another device."""
 
@@ -485,17 +462,6 @@ def test_cuda(patches, supervised, dtype):
 
 def run(program):
     return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-
-
-@pytest.mark.slow
-def test_import_of_the_package_leaves_torch_alone():
-    program = """
-import sys, kd_cv
-assert "torch" not in sys.modules
-kd_cv.KDModule
-assert "torch" in sys.modules and "kornia" not in sys.modules
-"""
-    assert run(program).returncode == 0
 
 
 def test_without_torch_the_error_names_the_extra():

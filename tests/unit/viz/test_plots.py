@@ -64,45 +64,6 @@ def test_images_keep_their_colours_and_coordinates():
     assert image[to_row_column(axes[2], image, 30, 20)].tolist() == [255, 255, 255]
 
 
-@pytest.mark.parametrize("top", [1.0, 255.0])
-def test_float_images_of_either_range(top):
-    gray = np.full((20, 20), 0.5 * top, np.float32)
-    gray[0, 0] = top
-    bgr = np.dstack([gray, gray, gray])
-    axes = images.plot_images([gray, bgr])
-    image = rendered(axes)
-    for ax in axes:
-        assert set(image[to_row_column(ax, image, 10, 10)].tolist()) <= {127, 128}
-
-
-def test_keypoints_are_circles_of_their_size():
-    (ax,) = images.plot_images([np.zeros((100, 100), np.uint8)])
-    images.plot_keypoints(ax, [cv2.KeyPoint(50, 40, 40, 90)], color=palette.ORANGE, linewidth=2)
-    image = rendered(ax)
-    for point in (
-        (30, 40),
-        (70, 40),
-        (50, 20),
-        (50, 60),
-        (50, 50),
-    ):  # rim, and the radius downwards
-        row, column = to_row_column(ax, image, *point)
-        assert near(image[row - 2 : row + 3, column - 2 : column + 3], palette.ORANGE).any(), point
-    row, column = to_row_column(ax, image, 60, 35)
-    assert not near(image[row - 2 : row + 3, column - 2 : column + 3], palette.ORANGE).any()
-
-
-def test_a_frame_is_the_square_of_its_patch():
-    (ax,) = images.plot_images([np.zeros((100, 100), np.uint8)])
-    images.plot_frame(ax, np.array([50.0, 50.0, 5.0, 45.0]), magnification=8)
-    half = 20 * np.sqrt(2)
-    corners = ax.lines[0].get_xydata()
-    np.testing.assert_allclose(corners[0], [50, 50 - half])
-    np.testing.assert_allclose(corners[1], [50 + half, 50])
-    images.plot_frame(ax, cv2.KeyPoint(50, 50, 5, 45), magnification=8)
-    np.testing.assert_allclose(ax.lines[-4].get_xydata(), corners)
-
-
 def test_matches_end_at_their_points_after_a_resize():
     dark = np.zeros((80, 100), np.uint8)
     axes = images.plot_images([dark, dark])
@@ -157,17 +118,6 @@ def test_explanation_has_a_column_for_every_heat_map():
     assert [ax.get_ylabel() for ax in axes[:, 0]] == ["A", "B"]
 
 
-def test_a_panorama_does_not_make_a_giant_figure():
-    axes = images.plot_images([np.zeros((10, 4000), np.uint8)] * 2)
-    assert style.figure_of(axes).get_figwidth() < 15
-
-
-def test_style_is_left_behind():
-    before = dict(matplotlib.rcParams)
-    images.plot_images([PHOTO])
-    assert dict(matplotlib.rcParams) == before
-
-
 def test_saved_whole_or_not_at_all(tmp_path):
     axes = images.plot_images([PHOTO])
     style.save_plot(tmp_path / "a.png", axes)
@@ -177,17 +127,3 @@ def test_saved_whole_or_not_at_all(tmp_path):
     with pytest.raises(ValueError, match="Format 'nope'"):
         style.save_plot(tmp_path / "a.nope", axes)
     assert [path.name for path in tmp_path.iterdir()] == ["a.png"]
-
-
-def test_wrong_input_is_named():
-    (ax,) = images.plot_images([PHOTO])
-    with pytest.raises(ValueError, match="no images"):
-        images.plot_images([])
-    with pytest.raises(ValueError, match="1 images need as many titles, got 2"):
-        images.plot_images([PHOTO], ["a", "b"])
-    with pytest.raises(ValueError, match="2 images need as many axes, got 1"):
-        images.plot_images([PHOTO, PHOTO], axes=ax)
-    with pytest.raises(ValueError, match="got 2 points in one image, 1 in the other"):
-        images.plot_matches(ax, ax, np.zeros((2, 2)), np.zeros((1, 2)))
-    with pytest.raises(ValueError, match=r"shape \(2,\), got \(3,\)"):
-        images.plot_matches(ax, ax, np.zeros((2, 2)), np.zeros((2, 2)), [True] * 3)

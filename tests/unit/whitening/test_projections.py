@@ -26,9 +26,9 @@ def test_t_0_keeps_distances_and_t_1_is_W(data):
     X, _ = data
     rotation = attenuated(cov(X), t=0)
     np.testing.assert_allclose(pdist(X[:200] @ rotation), pdist(X[:200]), atol=1e-12)
-    fitted = Whitening.fit(Statistics(D).update(X))
+    model = Whitening.fit(Statistics(D).update(X))
     for variant, t in (("w", 1.0), ("pcasqrt", 0.0)):
-        A, expected = fitted.projection(variant).A, fitted.projection("wua", t=t).A
+        A, expected = model.projection(variant).A, model.projection("wua", t=t).A
         np.testing.assert_array_equal(A, expected)
 
 
@@ -97,10 +97,10 @@ def test_fewer_dimensions_are_the_first_columns(data):
     X, pairs = data
     C, C_M = cov(X), Statistics(D).update(X, pairs).C_M
     np.testing.assert_array_equal(supervised(C, C_M, dim=5), supervised(C, C_M)[:, :5])
-    fitted = Whitening.fit(Statistics(D).update(X, pairs))
-    for variant in filter(fitted.has, VARIANTS):
-        A = fitted.projection(variant).A
-        np.testing.assert_array_equal(fitted.projection(variant, 5).A, A[:, :5])
+    model = Whitening.fit(Statistics(D).update(X, pairs))
+    for variant in filter(model.has, VARIANTS):
+        A = model.projection(variant).A
+        np.testing.assert_array_equal(model.projection(variant, 5).A, A[:, :5])
     for dims, error, message in (
         ((0, D + 1), ValueError, "dim must be from 1 to 24, got"),
         ((2.0, True), TypeError, "dim must be an int, got"),
@@ -109,7 +109,7 @@ def test_fewer_dimensions_are_the_first_columns(data):
             with pytest.raises(error, match=message):
                 supervised(C, C_M, dim=dim)
             with pytest.raises(error, match=message):
-                fitted.projection("wua", dim)
+                model.projection("wua", dim)
 
 
 def test_eigenvectors_have_one_sign(data):
@@ -142,22 +142,22 @@ def test_fewer_samples_than_dimensions_warn_and_stay_finite(data):
     rows, few_pairs = rows_of(X, pairs[:5])
     few = Statistics(D).update(rows, [*few_pairs, few_pairs[0]])
     with pytest.warns(UserWarning) as caught:
-        fitted = Whitening.fit(few)
+        model = Whitening.fit(few)
     messages = " ".join(str(w.message) for w in caught)
     assert "only 10 patches for 24" in messages
     assert "only 6 matching pairs for 24" in messages
-    for variant in filter(fitted.has, VARIANTS):
-        assert np.isfinite(fitted.projection(variant).A).all()
-        np.testing.assert_allclose(np.linalg.norm(fitted.apply(X, variant), axis=1), 1, atol=1e-5)
+    for variant in filter(model.has, VARIANTS):
+        assert np.isfinite(model.projection(variant).A).all()
+        np.testing.assert_allclose(np.linalg.norm(model.apply(X, variant), axis=1), 1, atol=1e-5)
 
 
 def test_constant_dimensions_stay_finite(data):
     X, pairs = data
     X = X.copy()
     X[:, 3] = 0.25
-    fitted = Whitening.fit(Statistics(D).update(X, pairs))
-    for variant in filter(fitted.has, VARIANTS):
-        assert np.isfinite(fitted.apply(X, variant)).all()
+    model = Whitening.fit(Statistics(D).update(X, pairs))
+    for variant in filter(model.has, VARIANTS):
+        assert np.isfinite(model.apply(X, variant)).all()
 
 
 def test_bad_covariances_are_refused():

@@ -13,6 +13,6 @@ def data():
 
 
 @pytest.fixture(scope="module")
-def fitted(data):
+def model(data):
     X, pairs = data
     return Whitening.fit(Statistics(D).update(X, pairs), provenance={"fitted_on": "synthetic"})

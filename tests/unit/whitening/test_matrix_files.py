@@ -1,6 +1,5 @@
 """Files of matrices, ours and those of others."""
 
-import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -15,16 +14,16 @@ from kd_cv.whitening.whitening import Whitening
 
 
 @pytest.fixture
-def path(fitted, tmp_path):
+def path(model, tmp_path):
     path = tmp_path / "mine.npz"
-    save(path, {("concat", 32): fitted})
+    save(path, {("concat", 32): model})
     return path
 
 
-def test_a_file_gives_back_every_projection_exactly(data, fitted, tmp_path):
+def test_a_file_gives_back_every_projection_exactly(data, model, tmp_path):
     X, _ = data
     unsupervised = replace(Whitening.fit(Statistics(D).update(X), max_dim=7), t=0.5, beta_index=3)
-    entries = {("polar", 64): fitted, ("cart", 32): unsupervised}
+    entries = {("polar", 64): model, ("cart", 32): unsupervised}
     save(tmp_path / "a.npz", entries)
     loaded = load(tmp_path / "a.npz")
     assert set(loaded) == set(entries)
@@ -44,12 +43,12 @@ def test_a_file_gives_back_every_projection_exactly(data, fitted, tmp_path):
     }
 
 
-def test_bad_names_are_refused(fitted, tmp_path):
+def test_bad_names_are_refused(model, tmp_path):
     with pytest.raises(ValueError, match=r"end in \.npz"):
-        save(tmp_path / "a.bin", {("concat", 32): fitted})
+        save(tmp_path / "a.bin", {("concat", 32): model})
     for key in [("concat/..", 32), ("concat", 0), ("concat", 3.5), ("", 32)]:
         with pytest.raises(ValueError, match="kernel, patch size"):
-            save(tmp_path / "a.npz", {key: fitted})
+            save(tmp_path / "a.npz", {key: model})
     with pytest.raises(ValueError, match="no entry"):
         save(tmp_path / "a.npz", {})
     assert not list(tmp_path.iterdir())
@@ -84,25 +83,16 @@ def test_truncated_and_foreign_files_are_refused(path, tmp_path):
     ],
 )
 def test_files_with_a_right_checksum_and_wrong_content_are_refused(
-    fitted, tmp_path, arrays, settings, message
+    model, tmp_path, arrays, settings, message
 ):
     names = ("mu", "U", "lam")
-    content = {f"concat-32/{name}": getattr(fitted, name) for name in names}
+    content = {f"concat-32/{name}": getattr(model, name) for name in names}
     content.update({f"concat-32/{name}": array for name, array in arrays.items()})
     defaults = {"t": 0.7, "beta_index": 5, "lam_scale": 1.0, "provenance": {}}
     meta = {"entries": {"concat-32": {**defaults, **settings}}}
     write_archive(tmp_path / "a.npz", "whitening", content, meta)
     with pytest.raises(ValueError, match=message):
         load(tmp_path / "a.npz")
-
-
-def test_the_provenance_must_be_json(data):
-    X, _ = data
-    statistics = Statistics(D).update(X)
-    with pytest.raises(TypeError):
-        Whitening.fit(statistics, provenance={"path": object()})
-    with pytest.raises(ValueError, match="JSON"):
-        Whitening.fit(statistics, provenance={"figure": float("nan")})
 
 
 @pytest.fixture(scope="module")
@@ -162,10 +152,3 @@ def test_bad_pth_files_are_refused(pth, tmp_path):
     torch.save(pytest.approx, bad)  # a pickled function is not loaded
     with pytest.raises(ValueError, match="not a file of torch tensors"):
         load_pth(bad)
-
-
-def test_no_warning_on_sound_data(data):
-    X, pairs = data
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        Whitening.fit(Statistics(D).update(X, pairs)).apply(X, "ws")
