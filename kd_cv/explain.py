@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 import cv2
 import numpy as np
@@ -27,7 +27,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from kd_cv.descriptor import reference
 from kd_cv.descriptor.frames import as_frames
-from kd_cv.descriptor.kernels import PHI, RHO, THETA, Array, Grid, X, Y
+from kd_cv.descriptor.kernels import THETA, Array, Grid
 from kd_cv.descriptor.projection import Projection
 from kd_cv.descriptor.spec import Spec
 from kd_cv.gray import as_gray
@@ -38,9 +38,7 @@ from kd_cv.types import Image
 
 CHUNK = 64  # pairs of patches at a time
 Pixel = tuple[int, int]  # (x, y): column and row in the patch
-Position = Literal["polar", "cart"]
-Angle = Literal["relative", "absolute"]
-POSITIONS = get_args(Position)
+POSITIONS = ("polar", "cart")
 
 
 # --------------------------------------------------------------------------------------------------
@@ -141,34 +139,6 @@ def _overlap(P: int, side: float) -> Array:
 # Patch maps: one pixel against all pixels of a patch of constant angle
 
 
-def kernel_map(
-    patch_size: int,
-    pixel: Pixel,
-    theta_p: float = 0.0,
-    theta_q: float = 0.0,
-    *,
-    position: Position = "polar",
-    angle: Angle = "relative",
-) -> Array:
-    """The product of the kernels of position and angle, as a map over q: (P, P).
-
-    The polar, relative map is the one of the descriptor's polar part, the cart, absolute map that
-    of its Cartesian part; the other two are what the paper compares them with.
-    """
-    row_column = _row_column(pixel, patch_size)
-    grid = Grid.of_size(patch_size)
-
-    def delta(values: Array) -> Array:
-        return values - values[row_column]
-
-    if position == "polar":
-        k = PHI(delta(grid.phi)) * RHO(delta(grid.rho_angle))
-    else:
-        k = X(delta(grid.x_angle)) * Y(delta(grid.y_angle))
-    turn = delta(grid.phi) if angle == "relative" else 0.0
-    return k * THETA(np.full_like(grid.phi, theta_q - theta_p) - turn)
-
-
 def patch_map(
     spec: Spec,
     pixel: Pixel,
@@ -181,7 +151,7 @@ def patch_map(
     psi is the descriptor's, without its Gaussian mask, its parts of equal weight and M(p, p) = 1
     before whitening.
     """
-    row, column = _row_column(pixel, spec.patch_size)
+    row, column = row_column(pixel, spec.patch_size)
     mu, B = _linear(projection, spec)
     unmasked = 1.0 / Grid.of_size(spec.patch_size).g
     index = [row * spec.patch_size + column]
@@ -193,7 +163,8 @@ def patch_map(
     return pixel_responses(spec, planes(theta_q, unmasked), scale * z) - mu @ z
 
 
-def _row_column(pixel: Pixel, P: int) -> tuple[int, int]:
+def row_column(pixel: Pixel, P: int) -> tuple[int, int]:
+    """Check a pixel of a patch."""
     x, y = pixel
     if not (0 <= x < P and 0 <= y < P):
         raise ValueError(f"pixel (x, y) must lie in a {P} x {P} patch, got {pixel!r}")

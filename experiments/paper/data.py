@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from experiments.protocols.candidates import kd_candidate
 from experiments.protocols.patch_curves import Curves, robustness_curves
-from experiments.protocols.readers import builtin_scenes
+from experiments.protocols.readers import TEST_PHOTOS, builtin_scenes
 from experiments.protocols.verification import pairs_of_scenes
 from kd_cv.descriptor.frames import MAGNIFICATION
 from kd_cv.descriptor.patches import extract_patches
@@ -24,7 +24,6 @@ from kd_cv.descriptor.spec import Spec
 from kd_cv.explain import Array, Explanation, explain_patches
 from kd_cv.extractor import Extractor
 from kd_cv.fit.scenes import Scene
-from kd_cv.io.builtin import TEST_PHOTOS
 from kd_cv.settings import Settings
 from kd_cv.whitening import registry as shipped
 from kd_cv.whitening.registry import DEFAULT_WEIGHTS

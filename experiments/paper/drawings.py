@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -11,13 +11,16 @@ from experiments.paper.data import WHITENED, Columns
 from experiments.paper.plots import plot_curves, plot_eigenvalues, plot_similarities
 from experiments.protocols.metrics import fpr95
 from experiments.protocols.patch_curves import Curves
-from kd_cv.descriptor.kernels import PHI, THETA, VonMises, X
+from kd_cv.descriptor.kernels import PHI, RHO, THETA, Array, Grid, VonMises, X, Y
 from kd_cv.descriptor.spec import KERNELS, Spec
-from kd_cv.explain import Angle, Array, Explanation, Pixel, Position, kernel_map, patch_map
-from kd_cv.viz.maps import add_heat_key, plot_heatmap, plot_patch, plot_patch_map, plot_toy_patch
+from kd_cv.explain import Explanation, Pixel, patch_map, row_column
+from kd_cv.viz.maps import add_heat_key, plot_heatmap, plot_patch, plot_patch_map
 from kd_cv.viz.palette import BLUE, GRAY, GREEN, ORANGE, PURPLE, VERMILION
-from kd_cv.viz.style import Figure, bare, framed, plt, style
+from kd_cv.viz.style import Axes, Figure, bare, framed, plt, style, titled
 from kd_cv.whitening.whitening import Whitening
+
+Position = Literal["polar", "cart"]
+Angle = Literal["relative", "absolute"]
 
 # Kernels of the four combinations of position and angle.
 PRODUCTS: dict[tuple[Position, Angle], str] = {
@@ -273,3 +276,60 @@ def _noted(figure: Figure, note: str) -> Figure:
     if note:
         figure.supxlabel(note, fontsize=6.5, color=GRAY, x=0.995, ha="right")
     return figure
+
+
+def kernel_map(
+    patch_size: int,
+    pixel: Pixel,
+    theta_p: float = 0.0,
+    theta_q: float = 0.0,
+    *,
+    position: Position = "polar",
+    angle: Angle = "relative",
+) -> Array:
+    """The product of the kernels of position and angle, as a map over q: (P, P).
+
+    The polar, relative map is the one of the descriptor's polar part, the cart, absolute map that
+    of its Cartesian part; the other two are what the paper compares them with.
+    """
+    index = row_column(pixel, patch_size)
+    grid = Grid.of_size(patch_size)
+
+    def delta(values: Array) -> Array:
+        return values - values[index]
+
+    if position == "polar":
+        k = PHI(delta(grid.phi)) * RHO(delta(grid.rho_angle))
+    else:
+        k = X(delta(grid.x_angle)) * Y(delta(grid.y_angle))
+    turn = delta(grid.phi) if angle == "relative" else 0.0
+    return k * THETA(np.full_like(grid.phi, theta_q - theta_p) - turn)
+
+
+@style()
+def plot_toy_patch(
+    ax: Axes,
+    patch_size: int,
+    theta: float,
+    *,
+    pixel: Pixel | None = None,
+    color: str = VERMILION,
+    title: str | None = None,
+) -> Axes:
+    """A patch of constant gradient angle as arrows, or only its one pixel (x, y)."""
+    if pixel is None:
+        axis = (np.arange(4) + 0.5) * patch_size / 4 - 0.5
+        x, y = (values.ravel() for values in np.meshgrid(axis, axis))
+    else:
+        x, y = (np.array([value], np.float64) for value in pixel)
+    length = 0.18 * patch_size
+    dx, dy = np.full(len(x), length * np.cos(theta)), np.full(len(x), length * np.sin(theta))
+    ax.quiver(
+        x, y, dx, dy, color=color, angles="xy", scale_units="xy", scale=1,
+        pivot="mid" if pixel is None else "tail", width=0.018, headwidth=4, headlength=4.5,
+        headaxislength=4,
+    )  # fmt: skip
+    if pixel is not None:
+        ax.plot(x, y, "o", color=color, markersize=3)
+    ax.set(xlim=(-0.5, patch_size - 0.5), ylim=(patch_size - 0.5, -0.5), aspect="equal")
+    return titled(framed(ax), title)

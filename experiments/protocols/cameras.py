@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kd_cv.collection.reconstruction import load_pycolmap
+from kd_cv.collection.database import load_pycolmap
 from kd_cv.descriptor.frames import from_corner, resizing
 from kd_cv.io.files import read_text
 from kd_cv.io.images import read_gray

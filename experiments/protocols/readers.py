@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+import cv2
 import numpy as np
 from numpy.typing import NDArray
 
@@ -19,14 +20,25 @@ from experiments.protocols.verification import (
 from experiments.scenes.builders import exact_scene, hpatches_scene
 from experiments.scenes.detectors import Detector
 from experiments.scenes.jitter import JitterLevel
-from experiments.scenes.sequences import ImageSet, read_sequence
+from experiments.scenes.sequences import ImageSet, read_photos, read_sequence
+from kd_cv.cli.pair import skimage_photo
 from kd_cv.fit.scenes import Scene
 from kd_cv.fit.warps import random_warps, warp_scene
-from kd_cv.io.builtin import FIT_PHOTOS, TEST_PHOTOS, builtin_photos
 from kd_cv.io.files import as_folder
-from kd_cv.io.images import read_photos
 
 Gray = NDArray[np.uint8]
+
+#: Photographs inside scikit-image to fit on, and to test on.
+FIT_PHOTOS = ("coffee", "chelsea", "rocket", "brick", "gravel", "grass", "coins", "page")
+TEST_PHOTOS = ("astronaut", "camera")
+
+
+def builtin_photos(names: Iterable[str] = TEST_PHOTOS) -> Iterator[tuple[str, Gray]]:
+    """Name and gray image of photographs inside scikit-image."""
+    for name in names:
+        image = skimage_photo(name)
+        gray = image if image.ndim == 2 else cv2.cvtColor(image, cv2.COLOR_RGB2GRAY)
+        yield name, np.asarray(gray, np.uint8)
 
 
 def read_images(folder: str | os.PathLike[str]) -> list[ImageSet]:

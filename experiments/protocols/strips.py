@@ -26,7 +26,7 @@ from experiments.scenes.sequences import ImageSet
 from kd_cv.checks import as_int
 from kd_cv.descriptor.frames import Frames, radians
 from kd_cv.descriptor.patches import SHARPNESS, Pyramid, max_depth
-from kd_cv.fit.links import PointMap, homography_map
+from kd_cv.fit.warps import PointMap, homography_map
 from kd_cv.io.files import replacing
 
 Gray = NDArray[np.uint8]

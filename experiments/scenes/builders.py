@@ -17,13 +17,13 @@ import numpy as np
 from experiments.scenes.detectors import Detector, detect
 from experiments.scenes.jitter import JITTER, JitterLevel, project_frames
 from experiments.scenes.links import MAX_FRAMES, link_detected, scene_of
-from experiments.scenes.sequences import ImageSet, read_sequence
+from experiments.scenes.sequences import ImageSet, read_photos, read_sequence
 from experiments.scenes.surface import SurfaceMap, registered_views, sparse_model
 from kd_cv.checks import as_int
-from kd_cv.fit.links import PointMap, homography_map
 from kd_cv.fit.scenes import Scene
+from kd_cv.fit.warps import PointMap, homography_map
 from kd_cv.io.files import PathLike
-from kd_cv.io.images import read_gray, read_photos
+from kd_cv.io.images import read_gray
 
 
 def hpatches_scene(

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kd_cv.fit.links import Array, PointMap, near_pairs, transfer_frames
+from kd_cv.fit.warps import Array, PointMap, near_pairs, transfer_frames
 
 JitterLevel = Literal["easy", "hard", "tough"]
 

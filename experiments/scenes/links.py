@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from kd_cv.fit.links import MAX_DISTANCE, Array, PointMap, candidate_pairs, transfer_frames
 from kd_cv.fit.scenes import NO_POINT, Scene, View, seen_twice
+from kd_cv.fit.warps import MAX_DISTANCE, Array, PointMap, candidate_pairs, transfer_frames
 
 MAX_FRAMES = 20_000  # of a scene
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 
 from kd_cv.descriptor.frames import resizing
 from kd_cv.io.files import PathLike, as_folder, read_text, refused_as
-from kd_cv.io.images import PHOTO_SUFFIXES, read_gray, reduced
+from kd_cv.io.images import PHOTO_SUFFIXES, list_photos, read_gray, read_or_skip, reduced
 
 Gray = NDArray[np.uint8]
 
@@ -86,3 +87,21 @@ def read_homography(path: PathLike) -> NDArray[np.float64]:
     if scale == 0 or abs(np.linalg.det(H / scale)) < 1e-15:
         raise ValueError(f"{path}: the homography is singular")
     return H
+
+
+def read_photos(
+    photos: PathLike | Sequence[Path],
+) -> Iterator[tuple[Path, NDArray[np.uint8]]]:
+    """Path and 8-bit gray image (H, W) of photographs: those listed, or all in a folder.
+
+    A photograph that cannot be read is skipped with a warning; ValueError if none can.
+    """
+    paths = list_photos(photos) if isinstance(photos, (str, os.PathLike)) else photos
+    read = 0
+    for path in paths:
+        image = read_or_skip(path)
+        if image is not None:
+            read += 1
+            yield path, image
+    if not read:
+        raise ValueError(f"none of the {len(paths)} photographs in {paths[0].parent} can be read")

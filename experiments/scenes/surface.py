@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
-from kd_cv.collection.reconstruction import largest_model, load_pycolmap, quiet
+from kd_cv.collection.colmap import largest_model, quiet
+from kd_cv.collection.database import load_pycolmap
 from kd_cv.descriptor.frames import from_corner, to_corner
-from kd_cv.fit.links import Array, PointMap
+from kd_cv.fit.warps import Array, PointMap
 from kd_cv.io.files import digest, read_bytes
 from kd_cv.io.images import MAX_IMAGE_BYTES
 

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from kd_cv.checks import as_int, as_positive
 from kd_cv.cli.options import make_feature
 from kd_cv.detector.settings import MAX_FEATURES
+from kd_cv.extras import extra
 from kd_cv.gray import as_gray
-from kd_cv.io.builtin import example_pair
 from kd_cv.io.files import printable
 from kd_cv.io.sources import read_source
 from kd_cv.matching.neighbours import RATIO, as_ratio
@@ -81,6 +81,26 @@ class Pair(NamedTuple):
         if focal is not None or first is None or second is None:
             return focal, focal
         return first * max(self.image0.shape[:2]), second * max(self.image1.shape[:2])
+
+
+def example_pair() -> tuple[NDArray[np.uint8], NDArray[np.uint8], NDArray[np.float64]]:
+    """A real photograph, its turned, darkened and noisy copy, and the true H_0to1."""
+    image0 = np.ascontiguousarray(skimage_photo("astronaut")[:, :, ::-1])
+    height, width = image0.shape[:2]
+    side = np.array([width, height], np.float32)
+    corners = np.array([[0, 0], [1, 0], [1, 1], [0, 1]], np.float32)
+    seen = np.array([[0.17, 0.05], [0.93, 0.15], [0.85, 0.95], [0.04, 0.80]], np.float32)
+    H_0to1 = cv2.getPerspectiveTransform(corners * side, seen * side)
+    warped = cv2.warpPerspective(image0, H_0to1, (width, height), flags=cv2.INTER_AREA)
+    noise = np.random.default_rng(0).normal(0, 6, warped.shape)
+    image1 = np.clip(0.6 * warped + 10 + noise, 0, 255).astype(np.uint8)
+    return image0, image1, H_0to1
+
+
+def skimage_photo(name: str) -> NDArray[np.uint8]:
+    """A photograph that comes with scikit-image, RGB or gray."""
+    skimage = extra("skimage", "the built-in photographs come with scikit-image", "cli")
+    return np.asarray(getattr(skimage.data, name)())
 
 
 def load_pair(photos: Sequence[Path]) -> Pair:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -20,12 +21,12 @@ from kd_cv.collection.database import (
     Matcher,
     Pair,
     camera_mode,
+    load_pycolmap,
     match_database,
     open_database,
     read_pairs,
     write_database,
 )
-from kd_cv.collection.reconstruction import largest_model, quiet
 from kd_cv.io.files import PathLike, drafting
 from kd_cv.matching.neighbours import RATIO, as_ratio
 
@@ -154,3 +155,55 @@ def _pairs(pairs: PathLike | Sequence[Pair] | None, names: Sequence[str]) -> lis
     if unknown:
         raise ValueError(f"pairs name images that are not there: {sorted(unknown)[:5]}")
     return listed
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Only errors of COLMAP are printed."""
+    logging = load_pycolmap().logging
+    level, logging.minloglevel = logging.minloglevel, 2
+    try:
+        yield
+    finally:
+        logging.minloglevel = level
+
+
+def largest_model(
+    database: Path, image_root: Path, final: Path, threads: int, **settings: Any
+) -> Any:
+    """The model with the most images, also kept in the folder `final`; None if there is none.
+
+    settings: of pycolmap.IncrementalPipelineOptions.
+    """
+    pycolmap = load_pycolmap()
+    options = {"min_model_size": 3, "num_threads": threads, "random_seed": 0, **settings}
+    with drafting(database.with_name("mapping")) as drafts:
+        models = pycolmap.incremental_mapping(database, image_root, drafts, options=options)
+        best = max(
+            models.values(), key=lambda m: (m.num_reg_images(), m.num_points3D()), default=None
+        )
+        if best is not None:
+            whole = drafts / "best"
+            whole.mkdir()
+            best.write(whole)
+            _check_written(whole, best)
+            final.parent.mkdir(exist_ok=True)
+        if final.exists():
+            os.replace(final, drafts / "before")
+        if best is not None:
+            os.replace(whole, final)
+    return best
+
+
+def _check_written(folder: Path, model: Any) -> None:
+    """OSError if a model was not written whole: COLMAP does not check that by itself."""
+    try:
+        stored = load_pycolmap().Reconstruction(folder)
+        same = all(
+            getattr(stored, count)() == getattr(model, count)()
+            for count in ("num_reg_images", "num_points3D", "compute_num_observations")
+        )
+    except (ValueError, RuntimeError, IndexError):
+        same = False
+    if not same:
+        raise OSError(f"{folder}: the model could not be written, is the disk full?")

@@ -21,9 +21,9 @@ from scipy.fft import idct
 
 from kd_cv.collection import reading
 from kd_cv.collection.names import MAX_LIST_BYTES
-from kd_cv.collection.reconstruction import load_pycolmap
 from kd_cv.collection.store import Features
 from kd_cv.descriptor.frames import to_corner
+from kd_cv.extras import extra
 from kd_cv.io.files import PathLike, read_text, replacing
 from kd_cv.matching.neighbours import RATIO, match_descriptors
 from kd_cv.views import affine_of
@@ -255,6 +255,10 @@ def _write_matches(
                 ratio=ratio, points0=of(a).frames[:, :2], points1=of(b).frames[:, :2],
             )  # fmt: skip
             target.write_matches(ids[a], ids[b], matches.astype(np.uint32))
+
+
+def load_pycolmap() -> Any:
+    return extra("pycolmap", "reconstruction needs pycolmap", "sfm")
 
 
 def open_database(database: PathLike) -> Any:

@@ -9,7 +9,7 @@ import io
 import os
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -101,24 +101,6 @@ def list_photos(folder: PathLike) -> list[Path]:
             f"{folder} holds no photographs ({known})" + (f"; {others}" if others else "")
         )
     return content.photos
-
-
-def read_photos(
-    photos: PathLike | Sequence[Path],
-) -> Iterator[tuple[Path, NDArray[np.uint8]]]:
-    """Path and 8-bit gray image (H, W) of photographs: those listed, or all in a folder.
-
-    A photograph that cannot be read is skipped with a warning; ValueError if none can.
-    """
-    paths = list_photos(photos) if isinstance(photos, (str, os.PathLike)) else photos
-    read = 0
-    for path in paths:
-        image = read_or_skip(path)
-        if image is not None:
-            read += 1
-            yield path, image
-    if not read:
-        raise ValueError(f"none of the {len(paths)} photographs in {paths[0].parent} can be read")
 
 
 def read_or_skip(path: Path) -> NDArray[np.uint8] | None:

@@ -62,35 +62,6 @@ def plot_patch_map(
 
 
 @style()
-def plot_toy_patch(
-    ax: Axes,
-    patch_size: int,
-    theta: float,
-    *,
-    pixel: Pixel | None = None,
-    color: str = VERMILION,
-    title: str | None = None,
-) -> Axes:
-    """A patch of constant gradient angle as arrows, or only its one pixel (x, y)."""
-    if pixel is None:
-        axis = (np.arange(4) + 0.5) * patch_size / 4 - 0.5
-        x, y = (values.ravel() for values in np.meshgrid(axis, axis))
-    else:
-        x, y = (np.array([value], np.float64) for value in pixel)
-    length = 0.18 * patch_size
-    dx, dy = np.full(len(x), length * np.cos(theta)), np.full(len(x), length * np.sin(theta))
-    ax.quiver(
-        x, y, dx, dy, color=color, angles="xy", scale_units="xy", scale=1,
-        pivot="mid" if pixel is None else "tail", width=0.018, headwidth=4, headlength=4.5,
-        headaxislength=4,
-    )  # fmt: skip
-    if pixel is not None:
-        ax.plot(x, y, "o", color=color, markersize=3)
-    ax.set(xlim=(-0.5, patch_size - 0.5), ylim=(patch_size - 0.5, -0.5), aspect="equal")
-    return titled(framed(ax), title)
-
-
-@style()
 def plot_explanation(
     explanation: Explanation, *, titles: Sequence[str] = ("", ""), figure: Any = None
 ) -> NDArray[Any]:

@@ -20,8 +20,8 @@ from skimage import data
 from kd_cv import DoG, KDDescriptor, match
 from kd_cv.cli import main
 from kd_cv.collection import extract
+from kd_cv.collection.colmap import _check_written
 from kd_cv.collection.database import write_database, write_pairs
-from kd_cv.collection.reconstruction import _check_written
 from kd_cv.whitening import Statistics, save
 from kd_cv.whitening.registry import resolve
 

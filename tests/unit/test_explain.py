@@ -6,6 +6,7 @@ import cv2
 import numpy as np
 import pytest
 
+from experiments.paper.drawings import kernel_map
 from kd_cv import KDDescriptor
 from kd_cv.descriptor import reference
 from kd_cv.descriptor.projection import Projection, project
@@ -15,7 +16,6 @@ from kd_cv.explain import (
     explain,
     explain_patches,
     heat_maps,
-    kernel_map,
     part_names,
     patch_map,
     pixel_features,

@@ -12,11 +12,10 @@ pytest.importorskip("typer")
 pytest.importorskip("skimage")
 
 from kd_cv import KDDescriptor, report
-from kd_cv.cli.pair import Options, Pair, run
+from kd_cv.cli.pair import Options, Pair, example_pair, run
 from kd_cv.descriptor.frames import resizing
 from kd_cv.explain import explain
 from kd_cv.gray import as_gray
-from kd_cv.io.builtin import example_pair
 from kd_cv.keypoints import to_keypoints
 from kd_cv.matching.metrics import homography_corner_error
 from kd_cv.matching.pipeline import match

@@ -24,6 +24,7 @@ from experiments.protocols.pairs import Measure
 from experiments.protocols.patch_curves import robustness_curves, shrinkage_curves
 from experiments.protocols.patch_sets import PatchSet
 from experiments.protocols.readers import (
+    builtin_photos,
     builtin_scenes,
     read_images,
     warped_images,
@@ -37,7 +38,6 @@ from experiments.protocols.verification import (
 )
 from kd_cv import KDDescriptor, describe
 from kd_cv.fit.scenes import NO_POINT, Scene, View
-from kd_cv.io.builtin import builtin_photos
 from kd_cv.keypoints import from_keypoints
 from kd_cv.opencv.rootsift import RootSIFT
 from kd_cv.whitening import save

@@ -11,7 +11,7 @@ from experiments.protocols.readers import photo_scene
 from experiments.scenes.builders import exact_scene, hpatches_scene
 from experiments.scenes.detectors import detect
 from experiments.scenes.sequences import read_sequence
-from kd_cv.fit.links import (
+from kd_cv.fit.warps import (
     homography_map,
     transfer_frames,
 )

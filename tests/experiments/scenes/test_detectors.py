@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from experiments.scenes.detectors import detect
-from kd_cv.fit import links
-from kd_cv.fit.links import candidate_pairs, homography_map, transfer_frames
+from kd_cv.fit import warps
+from kd_cv.fit.warps import candidate_pairs, homography_map, transfer_frames
 
 
 def blob_and_corner():
@@ -35,7 +35,7 @@ def test_detectors_turn_with_the_image(photo, kind, monkeypatch):
         "MAX_DISTANCE": 1, "MAX_RELATIVE_DISTANCE": 0, "MAX_SIZE_RATIO": 1.05, "MAX_TURN": 3
     }  # fmt: skip
     for name, limit in limits.items():
-        monkeypatch.setattr(links, name, limit)
+        monkeypatch.setattr(warps, name, limit)
     image = photo[:300, 100:400]
     turned = np.ascontiguousarray(np.rot90(image, -1))  # clockwise: (x, y) -> (299 - y, x)
     H = np.array([[0, -1, 299.0], [1, 0, 0], [0, 0, 1]])

@@ -13,7 +13,7 @@ from experiments.scenes.jitter import (
     jittered,
     project_frames,
 )
-from kd_cv.fit.links import homography_map, transfer_frames
+from kd_cv.fit.warps import homography_map, transfer_frames
 
 EXACT = Jitter(0.0, 0.0, 0.0)
 H_TILTED = np.array([[1.1, 0.2, 5.0], [-0.15, 0.95, -3.0], [2e-4, -1e-4, 1.0]])

@@ -7,8 +7,8 @@ import numpy as np
 from of_builders import random_frames
 
 from experiments.scenes.links import link_detected
-from kd_cv.fit.links import homography_map, transfer_frames
 from kd_cv.fit.scenes import NO_POINT
+from kd_cv.fit.warps import homography_map, transfer_frames
 
 H_TILTED = np.array([[1.1, 0.2, 5.0], [-0.15, 0.95, -3.0], [2e-4, -1e-4, 1.0]])
 

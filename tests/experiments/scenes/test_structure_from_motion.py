@@ -10,7 +10,7 @@ from experiments.scenes import surface as surfaces
 from experiments.scenes.builders import sfm_scene
 from experiments.scenes.links import predict_frames
 from experiments.scenes.surface import Camera, SurfaceMap, pixels_from_rays, rays_from_pixels
-from kd_cv.fit.links import (
+from kd_cv.fit.warps import (
     homography_map,
     transfer_frames,
 )

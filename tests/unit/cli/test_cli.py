@@ -16,8 +16,7 @@ pytest.importorskip("skimage")
 
 from kd_cv.cli import main, pair
 from kd_cv.cli.match import corner_error
-from kd_cv.cli.pair import Pair
-from kd_cv.io.builtin import example_pair
+from kd_cv.cli.pair import Pair, example_pair
 from kd_cv.io.sources import read_source
 from kd_cv.viz import palette
 

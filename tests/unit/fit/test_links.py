@@ -4,9 +4,9 @@ import cv2
 import numpy as np
 import pytest
 
-from kd_cv.fit import links
-from kd_cv.fit.links import candidate_pairs, homography_map, link_to_first, transfer_frames
+from kd_cv.fit import warps
 from kd_cv.fit.scenes import NO_POINT
+from kd_cv.fit.warps import candidate_pairs, homography_map, link_to_first, transfer_frames
 
 H_TILTED = np.array([[1.1, 0.2, 5.0], [-0.15, 0.95, -3.0], [2e-4, -1e-4, 1.0]])
 
@@ -84,7 +84,7 @@ def test_candidates_hand_placed(change, agrees):
 def test_candidates_of_large_keypoints_may_lie_further(monkeypatch):
     predicted, found = np.array([[50.0, 50, 100, 10]]), np.array([[60.0, 50, 100, 10]])
     assert len(candidate_pairs(predicted, found)[0]) == 1
-    monkeypatch.setattr(links, "MAX_RELATIVE_DISTANCE", 0.05)
+    monkeypatch.setattr(warps, "MAX_RELATIVE_DISTANCE", 0.05)
     assert len(candidate_pairs(predicted, found)[0]) == 0
     assert candidate_pairs(predicted, np.empty((0, 4)))[0].shape == (0, 2)
 

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from kd_cv.fit.links import homography_map
-from kd_cv.fit.warps import random_homography, warp_scene
+from kd_cv.fit.warps import homography_map, random_homography, warp_scene
 
 
 def test_a_scene_repeats_with_its_seed(camera):

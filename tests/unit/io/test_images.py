@@ -10,9 +10,10 @@ import cv2
 import numpy as np
 import pytest
 
+from experiments.scenes.sequences import read_photos
 from kd_cv import match
 from kd_cv.io import images
-from kd_cv.io.images import list_photos, read_gray, read_image_bytes, read_photos
+from kd_cv.io.images import list_photos, read_gray, read_image_bytes
 from kd_cv.io.sources import as_source, focal_in_widths, read_source
 
 Image = pytest.importorskip("PIL.Image")
