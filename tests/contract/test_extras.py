@@ -34,25 +34,6 @@ def test_a_missing_package_is_named_with_its_extra(monkeypatch, package, use, ex
 
 
 @pytest.mark.parametrize(
-    ("package", "use"),
-    [
-        (
-            "kornia",
-            lambda: call("experiments.protocols.candidates", "kornia_candidate", "HardNet")(),
-        ),
-        ("onnxruntime", lambda: call("kd_cv.nn.export", "export_onnx", "kd.onnx")()),
-    ],
-)
-def test_the_same_beside_torch(monkeypatch, package, use):
-    pytest.importorskip("torch")
-    loaded = [name for name in sys.modules if name.startswith(f"{package}.")]
-    for name in (package, *loaded):
-        monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(ImportError, match=r"kd-cv\[(torch|export)\]"):
-        use()
-
-
-@pytest.mark.parametrize(
     ("module", "package", "extra"),
     [
         ("kd_cv.viz.style", "matplotlib", "cli"),

@@ -44,7 +44,14 @@ def ratio(row):
 
 @pytest.mark.parametrize(
     ("section", "count"),
-    [("feature", 1), ("kornia", 5), ("module", 6), ("growth", 6), ("start", 4), ("stages", 21)],
+    [
+        ("feature", 1),
+        ("kornia", 5),
+        ("module", 6),
+        ("stages", 21),
+        pytest.param("growth", 6, marks=pytest.mark.nightly),
+        pytest.param("start", 4, marks=pytest.mark.nightly),
+    ],
 )
 def test_a_section_has_as_many_rows(section, count):
     pytest.importorskip("kornia")
@@ -109,6 +116,3 @@ def test_the_command_prints_one_object(monkeypatch, capsys):
         "unknown section 'nothing': expected one of detector, detector-large, detector-memory"
         in capsys.readouterr().err
     )
-
-
-# Machines on which something cannot be measured ---------------------------------------------------

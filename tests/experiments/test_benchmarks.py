@@ -78,6 +78,7 @@ def test_reconstructions_at_the_keypoints_of_sift_have_those() -> None:
     assert len(frames) > 100 and {(x, y) for x, y in frames[:, :2].tolist()} <= found
 
 
+@pytest.mark.nightly
 def test_callers() -> None:
     for module in ("torch", "distributed"):
         pytest.importorskip(module)

@@ -156,14 +156,6 @@ def test_shares_of_the_parts_add_up():
     assert swapped.shares == pytest.approx(whitened.shares)
 
 
-def test_a_flat_patch_has_no_similarity():
-    spec = Spec(32)
-    flat = np.full((32, 32), 128, np.uint8)
-    why = explain_patches(flat, photo_patches(32)[0], spec, some_projection(spec.dim))
-    assert set(why.similarities.values()) == {0.0}
-    assert not any(heat.any() for heat in (*why.heat0.values(), *why.heat1.values()))
-
-
 # ------------------------------------------------------------------------------ of keypoints
 
 
@@ -286,11 +278,6 @@ def test_whitened_map_is_the_formula_of_the_paper():
     np.testing.assert_allclose(found.ravel(), expected, atol=1e-9)
 
 
-def test_bad_pixels_are_named():
-    with pytest.raises(ValueError, match=r"32 x 32 patch, got \(32, 0\)"):
-        patch_map(Spec(32), (32, 0))
-
-
 @pytest.mark.parametrize("settings", [{}, {"scales": 3}, {"kernel": "polar", "whitening": None}])
 def test_heat_maps_of_many_matches_are_those_of_each(settings):
     image = data.camera()[::2, ::2].copy()
@@ -315,9 +302,3 @@ def test_heat_maps_of_many_matches_are_those_of_each(settings):
         assert list(why.shares) == list(part_names(kd.settings.spec))
         assert maps.shares[i].tolist() == pytest.approx(list(why.shares.values()), abs=1e-12)
     assert not maps.heat0[8].any() and maps.similarity[8] == 0
-
-
-def test_nothing_is_alike_in_an_image_without_pixels(camera):
-    keypoint = cv2.KeyPoint(0, 0, 8)
-    why = explain(np.zeros((0, 0), np.uint8), keypoint, camera, keypoint)
-    assert why.similarity == 0 and not why.patch0.any() and not why.heat0["whitened"].any()

@@ -10,7 +10,7 @@ data = pytest.importorskip("skimage.data")
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")
 
-from experiments.paper import drawings, plots  # noqa: E402
+from experiments.paper import drawings  # noqa: E402
 from experiments.paper.data import FigureData  # noqa: E402
 from experiments.paper.drawings import kernel_map  # noqa: E402
 from experiments.paper.figures import FIGURES, save_figures  # noqa: E402
@@ -94,25 +94,3 @@ def test_polar_stands_turns_and_cartesian_stands_shifts(figure_data):
     }
     assert error["turn"]["polar"] < error["turn"]["cart"]
     assert error["shift"]["cart"] < error["shift"]["polar"]
-
-
-# ------------------------------------------------------------------- what they are drawn from
-
-
-def test_curves():
-    _, (ax0, ax1) = matplotlib.pyplot.subplots(1, 2)
-    rng = np.random.default_rng(0)
-    plots.plot_similarities(ax0, rng.uniform(0.5, 1, 500), rng.uniform(-0.2, 0.4, 500))
-    assert ax0.get_xlim()[0] < -0.15
-    assert ax0.get_legend_handles_labels()[1] == ["non-matching", "matching"]
-    lam = 5.0 * 0.9 ** np.arange(60)
-    plots.plot_eigenvalues(ax1, lam, t=0.5, beta_index=10)
-    w, wua, wus = (line.get_ydata() for line in ax1.lines[:3])
-    np.testing.assert_allclose(w, lam / 5)
-    np.testing.assert_allclose(wua, (lam / 5) ** 0.5)
-    beta = lam[9] / 5
-    np.testing.assert_allclose(wus, (1 - beta) * lam / 5 + beta)
-    matplotlib.pyplot.close("all")
-
-
-# ------------------------------------------------------------------- the demo and the notebook

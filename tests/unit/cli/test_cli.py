@@ -388,22 +388,6 @@ def test_focal_lengths_of_a_pair():
     assert Pair(image, image, names, None, (1.5, 2.0)).cameras(70.0) == (70.0, 70.0)
 
 
-@pytest.mark.parametrize("suffix", [".npz", ".txt"])
-def test_matches_are_saved(photos, tmp_path, suffix, capsys):
-    path = tmp_path / f"matches{suffix}"
-    assert main(["match", *photos[:2], "--matches", str(path), "--max-keypoints", "300"]) == 0
-    assert f"matches: {path}" in capsys.readouterr().out
-    if suffix == ".npz":
-        with np.load(path) as stored:
-            assert stored["points0"].shape == stored["points1"].shape == (len(stored["ratios"]), 2)
-            inliers = stored["inliers"]
-    else:
-        table = np.loadtxt(path)
-        assert table.shape[1] == 6
-        inliers = table[:, 5]
-    assert inliers.sum() > 50
-
-
 def modules_after(*arguments):
     """The modules that a command has imported, in a process of its own."""
     program = (

@@ -1,6 +1,5 @@
 """COLMAP: bytes that its matchers understand, its coordinates, and a whole reconstruction."""
 
-import itertools
 import json
 import shlex
 import shutil
@@ -14,12 +13,11 @@ from collections_of_photographs import HEIGHT, RAW, WIDTH, corner, whitened
 from skimage import data
 
 from kd_cv.cli import main
-from kd_cv.collection import Collection, Extraction, colmap, extract, reading
+from kd_cv.collection import Extraction, colmap, extract, reading
 from kd_cv.collection.colmap import reconstruct
 from kd_cv.collection.database import (
     as_colmap_bytes,
     match_database,
-    open_database,
     read_pairs,
     write_database,
     write_pairs,
@@ -189,31 +187,6 @@ def right_angle(points: np.ndarray) -> float:
     n1, near1 = best(points[~near0])
     assert abs(n0 @ n1) < 0.1
     return (near0.sum() + near1.sum()) / len(points)
-
-
-@pytest.mark.parametrize("matcher", ["kd", "colmap"])
-def test_names_that_a_list_of_pairs_could_not_hold(room: Path, tmp_path: Path, matcher) -> None:
-    odd = ["0.png", "a b.png", "#2.png", " 3.png"]
-    matched = []
-    for number, names in enumerate([[f"{i}.png" for i in range(4)], odd]):
-        folder = tmp_path / f"images {number}"
-        folder.mkdir()
-        for i, name in enumerate(names):
-            shutil.copy(room / f"{i}.png", folder / name)
-        # In the order of the photographs, which is not that of all these names.
-        collection = Collection(folder, tuple(names))
-        row = reconstruct(
-            collection, tmp_path / f"w{number}", Extraction(whitened(), 400),
-            matcher=matcher, camera="single",
-        )  # fmt: skip
-        assert row.matches > 400
-        with open_database(tmp_path / f"w{number}" / "database.db") as database:
-            ids = {image.name: image.image_id for image in database.read_all_images()}
-            assert set(ids) == set(names)
-            pairs = [(ids[a], ids[b]) for a, b in itertools.combinations(names, 2)]
-            matched.append([len(database.read_matches(*pair)) for pair in pairs])
-    # Before verification, which COLMAP does by chance.
-    assert matched[0] == matched[1]
 
 
 def test_pairs_of_names_with_blanks(tmp_path: Path) -> None:

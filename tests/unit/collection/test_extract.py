@@ -227,28 +227,6 @@ def test_what_cannot_be_read_is_skipped_and_said(
 
 
 @pytest.mark.slow
-def test_what_is_not_read_is_counted(folder: Path, tmp_path: Path) -> None:
-    """Beside photographs of every kind: TIFF and WebP count as photographs, as in `match`."""
-    image = cv2.imread(str(folder / "01.jpg"))
-    for name in ("below/a.tif", "b.TIFF", "c.webp"):
-        assert cv2.imwrite(str(folder / name), image)
-    for name in ("a.mov", "below/b.MOV", "notes.txt", "Makefile", ".hidden"):
-        (folder / name).write_text("no picture")
-    summary = extract(folder, tmp_path / "f.h5", SMALL)
-    assert (summary.done, summary.exit_code, summary.skipped) == (9, 0, {})
-    assert summary.others == {".mov": 2, ".txt": 1, "": 1}
-    said = "4 other files are not read: 2 .mov, 1 "
-    assert said in str(summary)
-    assert extract(f"{folder}/*", tmp_path / "g.h5", SMALL).others == {
-        ".mov": 1, ".txt": 1, "": 1,
-    }  # fmt: skip
-    for path in Collection.of(folder).names:
-        (folder / path).unlink()
-    with pytest.raises(ValueError, match=r"no images found in .*; 4 other files are not read: 2"):
-        extract(folder, tmp_path / "h.h5", SMALL)
-
-
-@pytest.mark.slow
 def test_new_images_are_added(folder: Path, tmp_path: Path) -> None:
     (folder / "list.txt").write_text("01.jpg\nbelow/00.png\n")
     extract(folder / "list.txt", tmp_path / "f.h5", SMALL)

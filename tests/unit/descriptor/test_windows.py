@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import kd_cv
-from kd_cv import KDDescriptor, explain
+from kd_cv import KDDescriptor
 from kd_cv.descriptor.frames import MAGNIFICATION
 from kd_cv.keypoints import from_keypoints, to_keypoints
 from kd_cv.opencv.patch_sizes import CORNER, windows
@@ -113,11 +113,6 @@ def test_simulated_views_keep_the_window_of_the_detector_inside(name, known, cam
     np.testing.assert_allclose(kd.settings.side * kd.frames(keypoints)[:, 2], known * sizes)
 
 
-def test_orb_with_another_factor_is_known_too(camera):
-    keypoints = cv2.ORB_create(500, scaleFactor=1.35, nlevels=5).detect(camera, None)
-    np.testing.assert_array_equal(windows(keypoints), CORNER / 31)
-
-
 def test_frames_become_keypoints_that_become_the_same_frames():
     frames = np.array([[40, 30, 2.5, -1], [9, 9, 31, 20], [9, 9, 7, -1], [5, 6, 300.5, 7]])
     np.testing.assert_allclose(KDDescriptor().frames(to_keypoints(frames)), frames, rtol=1e-6)
@@ -201,10 +196,3 @@ def test_settings_of_either_kind_are_written_and_read(tmp_path):
         read = KDDescriptor(magnification=3)
         read.read(tmp_path / "kd.yml")
         assert read.settings.magnification == magnification
-
-
-def test_a_match_of_orbs_keypoints_is_explained_in_their_window(camera):
-    kd = KDDescriptor(whitening="wua", detector=cv2.ORB_create(200))
-    keypoints, rows = kd.detectAndCompute(camera, None)
-    why = explain.explain(camera, keypoints[3], camera, keypoints[7], kd)
-    assert why.similarity == pytest.approx(float(rows[3] @ rows[7]), abs=1e-4)

@@ -16,8 +16,8 @@ from kd_cv.descriptor.describer import describe_frames
 from kd_cv.descriptor.spec import KERNELS, Spec
 from kd_cv.extractor import Extractor
 from kd_cv.fit.held_out import held_out_precision
-from kd_cv.fit.photographs import fit_photos, read_reduced, split_photos
-from kd_cv.fit.scenes import Scene, View, describe_scene, kernel_part, scene_statistics
+from kd_cv.fit.photographs import fit_photos, split_photos
+from kd_cv.fit.scenes import Scene, View, kernel_part, scene_statistics
 from kd_cv.keypoints import from_keypoints
 from kd_cv.settings import Settings
 from kd_cv.whitening.files import load, save
@@ -135,11 +135,6 @@ def test_too_little_to_fit_on(folder, tmp_path):
         fit_photos([blank], "none")
 
 
-def test_large_photographs_are_reduced(tmp_path, camera):
-    cv2.imwrite(str(tmp_path / "large.png"), cv2.resize(camera, (1600, 800)))
-    assert read_reduced(tmp_path / "large.png").shape == (640, 1280)
-
-
 @pytest.mark.slow
 def test_the_command_fits_matrices_that_beat_raw_descriptors(folder, tmp_path, capsys, camera):
     output = tmp_path / "mine.npz"
@@ -188,18 +183,6 @@ def test_precision_of_held_out_photographs(folder):
     assert tested == 1 and 10 < found["raw"] < 100
 
 
-def test_nothing_is_left_to_test_on(folder, tmp_path, capsys):
-    only = tmp_path / "photos"
-    only.mkdir()
-    (only / "coffee.png").write_bytes(next(folder.glob("*coffee*")).read_bytes())
-    (only / "last.png").write_bytes(b"no picture")  # the one that is held out
-    command = ["fit", str(only), "-o", str(tmp_path / "a.npz"), "--pairs", "none"]
-    assert main(command) == 0
-    captured = capsys.readouterr()
-    assert "not tested" in captured.out and "last.png" in captured.err
-    assert set(load(tmp_path / "a.npz")) == {(kernel, 32) for kernel in KERNELS}
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "words"),
@@ -221,8 +204,3 @@ def test_what_fit_refuses(folder, tmp_path, capsys, monkeypatch, arguments, word
     errors = [line for line in capsys.readouterr().err.splitlines() if "error" in line]
     assert len(errors) == 1 and words in errors[0]
     assert not list(tmp_path.glob("*.npz"))
-
-
-def test_a_scene_without_views():
-    with pytest.raises(ValueError, match="scene 'empty' has no views"):
-        describe_scene(Scene("empty", ()), lambda image, frames: np.zeros((0, 238)))

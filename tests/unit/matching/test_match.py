@@ -1,7 +1,5 @@
 """Nearest neighbours, ratio test and homography; each against a slow or exact second way."""
 
-import dataclasses
-
 import cv2
 import numpy as np
 import pytest
@@ -16,7 +14,6 @@ from kd_cv.matching.neighbours import match_descriptors
 from kd_cv.matching.pipeline import timing
 from kd_cv.matching.two_view import TwoViews, find_homography
 from kd_cv.opencv.rootsift import RootSIFT, root
-from kd_cv.viz.matches import draw_matches
 
 
 def brute_force(d0, d1, ratio, mutual):
@@ -314,23 +311,6 @@ def test_wrong_options_are_refused_with_a_reason(options, error, message):
     image = np.zeros((9, 9), np.uint8)
     with pytest.raises(error, match=message):
         kd_cv.match(image, image, **options)
-
-
-def test_no_image():
-    image = np.zeros((40, 40), np.uint8)
-    with pytest.raises(TypeError, match=r"image0 must be one image: an array, .*got None: could"):
-        kd_cv.match(None, image)
-    with pytest.raises(TypeError, match=r"image1 must be one image: an array, .*got list"):
-        kd_cv.match(image, [])
-
-
-def test_nothing_to_draw_is_refused(pair):
-    result = kd_cv.match(pair[0], pair[1])
-    without = dataclasses.replace(result, images=(None, None))
-    with pytest.raises(ValueError, match="this result holds no images"):
-        without.draw()
-    with pytest.raises(ValueError, match="no results to draw"):
-        draw_matches(pair[0], pair[1], {})
 
 
 @pytest.mark.parametrize(

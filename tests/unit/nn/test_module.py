@@ -304,18 +304,6 @@ def test_chunks_are_computed_again_for_the_gradient(patches, fitted, monkeypatch
     torch.testing.assert_close(leaves[1].grad, leaves[0].grad, atol=1e-5, rtol=1e-3)
 
 
-def test_recomputation_changes_no_bit(patches, supervised, monkeypatch, by_torch):
-    monkeypatch.setattr(module, "CHUNK_CPU", 120 * P * P)
-    results = []
-    for recomputed in (module.recomputed, lambda function, *tensors: function(*tensors)):
-        monkeypatch.setattr(module, "recomputed", recomputed)
-        x = patches.clone().requires_grad_()
-        rows = supervised(x)
-        results.append((rows, *torch.autograd.grad(rows.pow(3).sum(), x)))
-    for ours, plain in zip(*results, strict=True):
-        assert torch.equal(ours, plain)
-
-
 @pytest.mark.slow
 def test_derivatives_of_several_chunks(fitted, monkeypatch):
     monkeypatch.setattr(module, "CHUNK_CPU", 1)  # each patch is a chunk
@@ -467,24 +455,6 @@ def run(program):
 def test_without_torch_the_error_names_the_extra():
     program = "import sys; sys.modules['torch'] = None; import kd_cv; kd_cv.KDModule()"
     assert "pip install kd-cv[torch]" in run(program).stderr
-
-
-@pytest.mark.slow
-def test_no_network_and_no_file_is_written():
-    program = """
-import sys, torch, kd_cv
-from kd_cv import KDModule
-KDModule(whitening=None)(torch.rand(2, 1, 32, 32))  # compiles, or reads its cache
-def watch(event, args):
-    written = event == "open" and args[1] is not None and set(args[1]) & set("wax+")
-    if event.startswith("socket.") or written:
-        sys.exit(f"{event} {args}")
-sys.addaudithook(watch)
-kd = KDModule(64, whitening=None)
-kd(torch.rand(2, 1, 64, 64)), kd(torch.rand(2, 1, 64, 64, requires_grad=True))
-"""
-    done = run(program)
-    assert done.returncode == 0, done.stderr
 
 
 def test_patches_that_are_no_tensor():

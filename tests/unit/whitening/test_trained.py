@@ -122,24 +122,6 @@ def test_the_same_seed_gives_the_same_matrices():
     assert not np.array_equal(first[1], other[1])
 
 
-def test_progress_is_told_to_the_end():
-    told = []
-    samples = scenes(2, seed=4)
-    train(samples, np.zeros(24), np.eye(24), 5, steps=12, progress=lambda *step: told.append(step))
-    assert told[0] == (0, 24) and all(steps == 24 for _, steps in told)
-    assert [step for step, _ in told[:13]] == list(range(13))
-
-
-def test_what_cannot_be_trained_is_refused():
-    once = Sample(np.eye(6, dtype=np.float32), np.arange(6))
-    with pytest.raises(ValueError, match="nothing to train"):
-        train([once], np.zeros(6), np.eye(6), 3)
-    with pytest.raises(ValueError, match="dim must be from 1 to 6, got 7"):
-        train([once], np.zeros(6), np.eye(6), 7)
-    with pytest.raises(ValueError, match="points"):
-        Sample(np.eye(6, dtype=np.float32), np.arange(5))
-
-
 def test_trained_matrices_are_stored(trained, tmp_path):
     save(tmp_path / "mine.npz", {("concat", 32): trained})
     back = load(tmp_path / "mine.npz")["concat", 32]
@@ -147,13 +129,6 @@ def test_trained_matrices_are_stored(trained, tmp_path):
     assert back.provenance["trained_on"] == {"scenes": 10, "patches": 4500}
     variances = np.var(scenes(1, seed=1)[0].X @ trained.A_m, axis=0)
     assert variances[:4].mean() > variances[-4:].mean()  # the first columns say the most
-
-
-def test_matrices_that_were_not_trained_say_so():
-    whitening = Whitening.fit(statistics_of(scenes(2, seed=1)))
-    assert not whitening.has("wm")
-    with pytest.raises(ValueError, match=r'not trained: "wm" is missing; there are .*"ws"'):
-        whitening.projection("wm")
 
 
 def test_samples_of_many_scenes_are_limited(monkeypatch):
