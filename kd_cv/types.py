@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 Array32 = NDArray[np.float32]
 Float64 = NDArray[np.float64]
 Mask = NDArray[np.bool_]
+Gray = NDArray[np.uint8]
 #: Descriptors (N, D): float32, or uint8 with cv2.CV_8U.
 Descriptors = NDArray[Any]
 Image: TypeAlias = NDArray[Any] | cv2.UMat

@@ -8,7 +8,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kd_cv.fit.warps import Array, PointMap, near_pairs, transfer_frames
+from kd_cv.fit.warps import PointMap, near_pairs, transfer_frames
+from kd_cv.types import Float64
 
 JitterLevel = Literal["easy", "hard", "tough"]
 
@@ -36,14 +37,14 @@ JITTER: dict[str, Jitter] = {
 
 
 def project_frames(
-    frames: Array,
+    frames: Float64,
     shapes: Sequence[tuple[int, ...]],
     maps: Sequence[PointMap],
     rng: np.random.Generator,
     jitter: Jitter,
     *,
     everywhere: bool = False,
-) -> tuple[list[Array], list[NDArray[np.int64]]]:
+) -> tuple[list[Float64], list[NDArray[np.int64]]]:
     """Carry keypoints (N, 4) of the first view into the others, by a point map to each of them.
 
     Only regions that lie within the image are kept, with everywhere only those that do so in all
@@ -66,7 +67,7 @@ def project_frames(
     return [view[chosen] for view, chosen in views], [ids[chosen] for chosen in rows]
 
 
-def distinct(frames: Array, rng: np.random.Generator) -> NDArray[np.bool_]:
+def distinct(frames: Float64, rng: np.random.Generator) -> NDArray[np.bool_]:
     """Of frames whose circles overlap by more than OVERLAP keep one at random: a mask (N,)."""
     # Circles of radii r <= R overlap by at most (r/R)^2, and not at all beyond r + R.
     reach = frames[:, 2] * (1 + np.sqrt(1 / OVERLAP)) / 2
@@ -79,7 +80,7 @@ def distinct(frames: Array, rng: np.random.Generator) -> NDArray[np.bool_]:
     return keep
 
 
-def circle_overlap(r: Array, R: Array, d: Array) -> Array:
+def circle_overlap(r: Float64, R: Float64, d: Float64) -> Float64:
     """Intersection over union of circles of radii r and R whose centres are d apart."""
     d = np.maximum(d, 1e-12)
     alpha = np.arccos(np.clip((d * d + r * r - R * R) / (2 * d * r), -1, 1))
@@ -89,7 +90,7 @@ def circle_overlap(r: Array, R: Array, d: Array) -> Array:
     return common / (np.pi * (r * r + R * R) - common)
 
 
-def jittered(frames: Array, jitter: Jitter, rng: np.random.Generator) -> Array:
+def jittered(frames: Float64, jitter: Jitter, rng: np.random.Generator) -> Float64:
     """Frames (N, 4) with random noise."""
     noise = rng.uniform(-1.0, 1.0, frames.shape)
     out = frames.copy()
@@ -99,7 +100,7 @@ def jittered(frames: Array, jitter: Jitter, rng: np.random.Generator) -> Array:
     return out
 
 
-def _within(frames: Array, shape: tuple[int, ...]) -> NDArray[np.bool_]:
+def _within(frames: Float64, shape: tuple[int, ...]) -> NDArray[np.bool_]:
     """Frames whose measurement region (a circle REGION sizes wide) lies in the image."""
     height, width = shape[:2]
     x, y, half = frames[:, 0], frames[:, 1], frames[:, 2] * REGION / 2

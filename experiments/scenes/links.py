@@ -10,12 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kd_cv.fit.scenes import NO_POINT, Scene, View, seen_twice
-from kd_cv.fit.warps import MAX_DISTANCE, Array, PointMap, candidate_pairs, transfer_frames
+from kd_cv.fit.warps import MAX_DISTANCE, PointMap, candidate_pairs, transfer_frames
+from kd_cv.types import Float64
 
 MAX_FRAMES = 20_000  # of a scene
 
 
-def predict_frames(frames: Array, there: PointMap, back: PointMap) -> Array:
+def predict_frames(frames: Float64, there: PointMap, back: PointMap) -> Float64:
     """transfer_frames, but NaN too where the way back ends more than MAX_DISTANCE from its start.
 
     A point hidden in the other view has another surface in front of it, with another way back.
@@ -29,7 +30,7 @@ def predict_frames(frames: Array, there: PointMap, back: PointMap) -> Array:
 
 
 def link_detected(
-    frames: Sequence[Array],
+    frames: Sequence[Float64],
     point_map: Callable[[int, int], PointMap],
     view_pairs: Iterable[tuple[int, int]],
 ) -> list[NDArray[np.int64]]:
@@ -81,7 +82,7 @@ def link_detected(
 def scene_of(
     name: str,
     images: Sequence[Path | NDArray[np.uint8]],
-    frames: Sequence[Array],
+    frames: Sequence[Float64],
     ids: Sequence[NDArray[np.int64]],
     max_frames: int,
     rng: np.random.Generator,

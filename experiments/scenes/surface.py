@@ -15,9 +15,10 @@ from scipy.spatial import cKDTree
 from kd_cv.collection.colmap import largest_model, quiet
 from kd_cv.collection.database import load_pycolmap
 from kd_cv.descriptor.frames import from_corner, to_corner
-from kd_cv.fit.warps import Array, PointMap
+from kd_cv.fit.warps import PointMap
 from kd_cv.io.files import digest, read_bytes
 from kd_cv.io.images import MAX_IMAGE_BYTES
+from kd_cv.types import Float64
 
 MAX_IMAGE_SIZE, MAX_FEATURES = 1280, 4096  # of a photograph that is reconstructed from
 NEIGHBOURS = 12  # reconstructed points that a plane is fitted to
@@ -33,11 +34,11 @@ class Camera(NamedTuple):
     """
 
     shape: tuple[int, int]
-    rays_from_pixels: Callable[[Array], Array]  # (N, 2) -> (N, 2), z = 1
-    pixels_from_rays: Callable[[Array], Array]
-    R: Array
-    t: Array
-    points: Array
+    rays_from_pixels: Callable[[Float64], Float64]  # (N, 2) -> (N, 2), z = 1
+    pixels_from_rays: Callable[[Float64], Float64]
+    R: Float64
+    t: Float64
+    points: Float64
     point3d_ids: NDArray[np.int64]
 
 
@@ -73,7 +74,7 @@ class SurfaceMap:
             if len(np.intersect1d(ids[i], ids[j])) >= MIN_SHARED
         ]
 
-    def plane(self, view: int, xy: Array) -> tuple[Array, Array, NDArray[np.int64]]:
+    def plane(self, view: int, xy: Float64) -> tuple[Float64, Float64, NDArray[np.int64]]:
         """The planes at pixels (N, 2) of a view: (N, 3), the a, b, c of 1/z counted from each ray.
 
         Also their standard errors (N,), and the neighbours (N, k) that they were fitted to, as rows
@@ -114,14 +115,14 @@ class SurfaceMap:
         t = target.t - R @ source.t
         shared = np.isin(source.point3d_ids, target.point3d_ids)
 
-        def project(rays: Array, inverse_depth: Array) -> Array:
+        def project(rays: Float64, inverse_depth: Float64) -> Float64:
             # x_j ~ R (u, v, 1) + t / z
             local = np.concatenate([rays, np.ones((len(rays), 1))], axis=1) @ R.T
             local += inverse_depth[:, None] * t
             z = np.where((inverse_depth > 0) & (local[:, 2] > 1e-9), local[:, 2], np.nan)
             return target.pixels_from_rays(local[:, :2] / z[:, None])
 
-        def point_map(xy: Array) -> tuple[Array, Array]:
+        def point_map(xy: Float64) -> tuple[Float64, Float64]:
             plane, error, near = self.plane(i, xy)
             rays = source.rays_from_pixels(xy)
             mapped = project(rays, plane[:, 0])
@@ -129,7 +130,7 @@ class SurfaceMap:
             supported = shared[near].sum(axis=1) >= SUPPORT
             mapped[~((moved <= MAX_ERROR) & supported)] = np.nan
 
-            def beside(step: Array) -> Array:
+            def beside(step: Float64) -> Float64:
                 rays_there = source.rays_from_pixels(xy + step)
                 slope = ((rays_there - rays) * plane[:, 1:]).sum(axis=1)
                 return project(rays_there, plane[:, 0] + slope)
@@ -193,12 +194,12 @@ def registered_views(model: Any, folder: Path) -> tuple[list[Camera], list[Path]
     return cameras, paths
 
 
-def rays_from_pixels(lens: Any) -> Callable[[Array], Array]:
+def rays_from_pixels(lens: Any) -> Callable[[Float64], Float64]:
     return lambda xy: np.asarray(lens.cam_from_img(np.ascontiguousarray(to_corner(xy))))
 
 
-def pixels_from_rays(lens: Any) -> Callable[[Array], Array]:
-    def pixels(rays: Array) -> Array:
+def pixels_from_rays(lens: Any) -> Callable[[Float64], Float64]:
+    def pixels(rays: Float64) -> Float64:
         points = np.concatenate([rays, np.ones((len(rays), 1))], axis=1)
         seen = np.isfinite(points).all(axis=1)
         out = np.full((len(rays), 2), np.nan)

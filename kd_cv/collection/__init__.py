@@ -11,6 +11,14 @@ features.h5: 3 images, ...
 from kd_cv.collection.extraction import Extraction
 from kd_cv.collection.names import Collection
 from kd_cv.collection.run import Summary, extract
-from kd_cv.collection.store import FeatureFile, Features, reading
+from kd_cv.collection.store import FeatureFile, ImageFeatures, reading
 
-__all__ = ["Collection", "Extraction", "FeatureFile", "Features", "Summary", "extract", "reading"]
+__all__ = [
+    "Collection",
+    "Extraction",
+    "FeatureFile",
+    "ImageFeatures",
+    "Summary",
+    "extract",
+    "reading",
+]

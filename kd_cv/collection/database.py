@@ -2,8 +2,8 @@
 
 COLMAP takes descriptors of 128 bytes and compares them in two ways: by L2 distance (its index on
 the CPU), or by the angle acos(min(a . b / 512^2, 1)) (brute force on the CPU, and on the GPU). The
-second takes rows of norm 512 without negative entries for granted. Bytes whose norm is larger, such
-as an offset of 128 gives, all get the angle 0 and match nothing. `as_colmap_bytes` makes rows that
+second assumes descriptors of norm 512 without negative entries. Bytes whose norm is larger, such
+as an offset of 128 gives, all get the angle 0 and match nothing. `as_colmap_bytes` makes bytes that
 serve both ways.
 """
 
@@ -21,7 +21,7 @@ from scipy.fft import idct
 
 from kd_cv.collection import reading
 from kd_cv.collection.names import MAX_LIST_BYTES
-from kd_cv.collection.store import Features
+from kd_cv.collection.store import ImageFeatures
 from kd_cv.descriptor.frames import to_corner
 from kd_cv.extras import extra
 from kd_cv.io.files import PathLike, read_text, replacing
@@ -48,21 +48,21 @@ def camera_mode(camera: str) -> Any:
 # -------------------------------------------------------------------------------------- the bytes
 
 
-def as_colmap_bytes(rows: NDArray[np.float32]) -> NDArray[np.uint8]:
-    """Unit rows (N, D), D <= 128, as bytes (N, 128) of norm 512.
+def as_colmap_bytes(descriptors: NDArray[np.float32]) -> NDArray[np.uint8]:
+    """Unit descriptors (N, D), D <= 128, as bytes (N, 128) of norm 512.
 
     b = OFFSET + a E x, where the columns of E (128, 127) are orthonormal and orthogonal to the
     vector of ones, and a^2 = 512^2 - 128 OFFSET^2. So b . b' = a^2 x . x' + 128 OFFSET^2 and
-    |b - b'| = a |x - x'|: both ways of comparing order rows as x does. E is the inverse cosine
-    transform without its constant, which leaves room for 127 entries: of 128, the last, the least
-    significant one of a whitening, is dropped. Rows of zeros, which describe nothing, stay zeros.
+    |b - b'| = a |x - x'|: both distances keep the order. E is the inverse cosine transform without
+    its constant, which has place for 127 entries: of 128, the last, the least significant one of a
+    whitening, is dropped. Zero descriptors stay zeros.
     """
-    if rows.ndim != 2 or rows.shape[1] > DIM:
+    if descriptors.ndim != 2 or descriptors.shape[1] > DIM:
         raise ValueError(
-            f"COLMAP takes descriptors of at most {DIM} dimensions, got shape {rows.shape}: "
+            f"COLMAP takes descriptors of at most {DIM} dimensions, got shape {descriptors.shape}: "
             "whiten them, or match with matcher='kd'"
         )
-    x = rows[:, : DIM - 1].astype(np.float64)
+    x = descriptors[:, : DIM - 1].astype(np.float64)
     norm = np.linalg.norm(x, axis=1, keepdims=True)
     spectrum = np.zeros((len(x), DIM))
     spectrum[:, 1 : 1 + x.shape[1]] = x / np.maximum(norm, 1e-12)
@@ -71,12 +71,12 @@ def as_colmap_bytes(rows: NDArray[np.float32]) -> NDArray[np.uint8]:
     return np.where(norm > 0, levels, 0).astype(np.uint8)
 
 
-def bytes_of(rows: NDArray[np.float32], descriptor: str) -> NDArray[np.uint8]:
+def bytes_of(descriptors: NDArray[np.float32], descriptor: str) -> NDArray[np.uint8]:
     """KD; or SIFT of OpenCV, which has norm 512 already, or RootSIFT, as COLMAP stores them."""
     if descriptor == "kd":
-        return as_colmap_bytes(rows)
+        return as_colmap_bytes(descriptors)
     scale = {"sift": 1.0, "rootsift": NORM}[descriptor]
-    return np.minimum(np.rint(rows * scale), 255).astype(np.uint8)
+    return np.minimum(np.rint(descriptors * scale), 255).astype(np.uint8)
 
 
 # ----------------------------------------------------------------------------------- the database
@@ -246,7 +246,7 @@ def _write_matches(
         ids = {image.name: image.image_id for image in target.read_all_images()}
 
         @lru_cache(maxsize=64)
-        def of(name: str) -> Features:
+        def of(name: str) -> ImageFeatures:
             return stored[name]
 
         for a, b in pairs:

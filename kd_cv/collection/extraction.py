@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kd_cv.checks import as_int
-from kd_cv.collection.store import DTYPES, Features
+from kd_cv.collection.store import DTYPES, ImageFeatures
 from kd_cv.descriptor.frames import resized_frames
-from kd_cv.extractor import Features as Extracted
+from kd_cv.extractor import Features
 from kd_cv.gray import to_8bit
 from kd_cv.io.files import PathLike
 from kd_cv.io.images import reduced
@@ -37,8 +37,8 @@ class Extraction:
     """How the features of an image are extracted.
 
     descriptor     "kd", "sift", "rootsift", or a KDDescriptor; each finds its own keypoints
-    max_keypoints  the strongest that are kept; of ours with a contrast of 0.02 at least, if the
-                   KDDescriptor says nothing else
+    max_keypoints  the strongest that are kept; of KD with a contrast of 0.02 at least, unless
+                   the KDDescriptor has another
     max_size       images whose longer side is larger are reduced to it first; None: never
     dtype          of the stored descriptors: "float16", "float32" or, for KD only, "uint8"
     """
@@ -70,7 +70,7 @@ class Extraction:
 
     @cached_property
     def feature(self) -> Any:
-        """The object that describes, giving float32 rows."""
+        """The object that describes, giving float32 descriptors."""
         kd = KDDescriptor() if self.descriptor == "kd" else self.descriptor
         if isinstance(kd, str):
             from kd_cv.opencv.rootsift import as_feature
@@ -100,14 +100,14 @@ class Extraction:
         """The settings as they are written into files."""
         return json.dumps(self.settings, sort_keys=True)
 
-    def features(self, gray: NDArray[Any], clock: Clock | None = None) -> Features:
+    def features(self, gray: NDArray[Any], clock: Clock | None = None) -> ImageFeatures:
         """The features of one gray image (H, W), uint8 or float32, in its own pixels."""
         height, width = gray.shape
         with (clock or Clock())("extract"):
             seen = reduced(gray, self.max_size)
             frames, responses, descriptors, views = self.extract(seen)
         ratio = np.array([width, height]) / np.array(seen.shape[::-1])
-        return Features(
+        return ImageFeatures(
             resized_frames(frames, ratio),
             descriptors,
             responses.astype(np.float32),
@@ -116,7 +116,7 @@ class Extraction:
             views,
         )
 
-    def extract(self, gray: NDArray[Any]) -> Extracted:
+    def extract(self, gray: NDArray[Any]) -> Features:
         """Keypoints and descriptors of an image; a subclass may take others."""
         if isinstance(self.feature, KDDescriptor):
             return self.feature.extractor.extract(gray)
@@ -125,14 +125,14 @@ class Extraction:
 
     def arrays(
         self, keypoints: Sequence[cv2.KeyPoint], descriptors: NDArray[Any] | None
-    ) -> Extracted:
+    ) -> Features:
         """What `extract` returns, of the strongest of OpenCV's keypoints."""
         if descriptors is None:
             descriptors = np.zeros((0, self.dim), np.float32)
         responses = np.array([keypoint.response for keypoint in keypoints])
         kept = np.sort(np.argsort(-responses, kind="stable")[: self.max_keypoints])
         views = np.zeros(len(kept), np.int64)
-        return Extracted(from_keypoints(keypoints)[kept], responses[kept], descriptors[kept], views)
+        return Features(from_keypoints(keypoints)[kept], responses[kept], descriptors[kept], views)
 
     @property
     def dim(self) -> int:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kd_cv.checks import as_int
-from kd_cv.collection import Extraction, FeatureFile, Features, reading
+from kd_cv.collection import Extraction, FeatureFile, ImageFeatures, reading
 from kd_cv.collection.extraction import check_settings
 from kd_cv.extras import extra
 from kd_cv.gray import as_gray
@@ -24,7 +24,7 @@ from kd_cv.io.archive import read_archive, write_archive
 from kd_cv.io.files import PathLike, refused_as
 from kd_cv.matching.neighbours import RATIO, match_descriptors
 from kd_cv.matching.two_view import Model, estimate
-from kd_cv.types import Image
+from kd_cv.types import Array32, Image
 
 EXACT_BELOW = 20_000  # descriptors: so few are compared one by one
 NEIGHBOURS = 8
@@ -34,7 +34,6 @@ TRAINED_PER_LIST = 64  # descriptors that the clustering sees
 CANDIDATES = 20  # images with most votes that are verified, at least
 MIN_INLIERS = 12
 THRESHOLD = 8.0  # of the inliers of a plane or a scene, in pixels
-Array32 = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
@@ -193,8 +192,8 @@ class Index:
         return list(wanted)
 
 
-def verified(hit: Hit, query: Features, other: Features) -> Hit:
-    """Match the query (image 0) with an image (1) and count what agrees with a plane or a scene."""
+def verified(hit: Hit, query: ImageFeatures, other: ImageFeatures) -> Hit:
+    """Match the query (image 0) with an image (1) and count its inliers."""
     matches, _ = match_descriptors(query.descriptors, other.descriptors, ratio=RATIO)
     points0, points1 = query.frames[matches[:, 0], :2], other.frames[matches[:, 1], :2]
     views = estimate(points0, points1, "auto", threshold=THRESHOLD)

@@ -51,7 +51,7 @@ _DAMAGE = (ValueError, TypeError, RuntimeError, OSError, AttributeError, KeyErro
 
 
 @dataclass(frozen=True)
-class Features:
+class ImageFeatures:
     """The features of one image.
 
     frames       (N, 4) x, y, size, angle in pixels of the image file
@@ -70,7 +70,7 @@ class Features:
     views: NDArray[np.int64]
 
 
-def as_arrays(features: Features, dtype: str) -> dict[str, NDArray[Any]]:
+def as_arrays(features: ImageFeatures, dtype: str) -> dict[str, NDArray[Any]]:
     """The datasets of an image, its descriptors as `dtype`."""
     x, y, size, angle = features.frames.T
     rows = features.descriptors
@@ -86,7 +86,7 @@ def as_arrays(features: Features, dtype: str) -> dict[str, NDArray[Any]]:
     }
 
 
-def as_features(arrays: Mapping[str, NDArray[Any]], uncertainty: float = 1.0) -> Features:
+def as_features(arrays: Mapping[str, NDArray[Any]], uncertainty: float = 1.0) -> ImageFeatures:
     """From the datasets of an image; ValueError if they do not fit together."""
     n = len(arrays["keypoints"])
     shapes = {
@@ -106,7 +106,7 @@ def as_features(arrays: Mapping[str, NDArray[Any]], uncertainty: float = 1.0) ->
     sizes, angles = size_from_sigma(arrays["scales"]), degrees(arrays["oris"])
     frames = np.column_stack([arrays["keypoints"], sizes, angles])
     width, height = arrays["image_size"].tolist()
-    return Features(
+    return ImageFeatures(
         frames.astype(np.float64),
         np.ascontiguousarray(rows, dtype=np.float32),
         np.asarray(arrays["scores"], dtype=np.float32),
@@ -160,7 +160,9 @@ def writing_hdf5(path: PathLike) -> Iterator[tuple[Any, Callable[[], None]]]:
         disk.check()
 
 
-def write_image(file: Any, name: str, features: Features, dtype: str, source: str = "") -> None:
+def write_image(
+    file: Any, name: str, features: ImageFeatures, dtype: str, source: str = ""
+) -> None:
     """Add the features of an image to an open file; source: see `run.source_of`."""
     group = file.create_group(name)
     for key, values in as_arrays(features, dtype).items():
@@ -181,7 +183,7 @@ def copy_image(source: Any, target: Any, name: str) -> None:
 # ----------------------------------------------------------------------------------------- reading
 
 
-class FeatureFile(Mapping[str, Features]):
+class FeatureFile(Mapping[str, ImageFeatures]):
     """The features of an open file by image name, read when asked for."""
 
     def __init__(self, file: Any) -> None:
@@ -215,7 +217,7 @@ class FeatureFile(Mapping[str, Features]):
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str) and name in self._file and is_image(self._file[name])
 
-    def __getitem__(self, name: str) -> Features:
+    def __getitem__(self, name: str) -> ImageFeatures:
         with self._group(name) as group:
             uncertainty = float(group["keypoints"].attrs.get("uncertainty", 1.0))
             return as_features({key: group[key][()] for key in _keys(group)}, uncertainty)

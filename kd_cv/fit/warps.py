@@ -21,11 +21,10 @@ from kd_cv.detector.settings import CONTRAST
 from kd_cv.fit.scenes import NO_POINT, Scene, View
 from kd_cv.keypoints import from_keypoints
 from kd_cv.opencv.dog import DoG
-
-Array = NDArray[np.float64]
+from kd_cv.types import Float64, Gray
 
 # Points (N, 2) of one view -> points (N, 2) and Jacobians (N, 2, 2) in another, NaN where unseen.
-PointMap = Callable[[Array], tuple[Array, Array]]
+PointMap = Callable[[Float64], tuple[Float64, Float64]]
 
 # A surface seen much more obliquely in one view than in the other is left out: a frame is a
 # similarity and cannot follow. The detector itself drops most of what the first limit lets pass.
@@ -38,10 +37,10 @@ MAX_SIZE_RATIO = 1.5
 MAX_TURN = 30.0  # degrees
 
 
-def homography_map(H_0to1: Array) -> PointMap:
+def homography_map(H_0to1: Float64) -> PointMap:
     """The point map of a homography; a point mapped to or past infinity is unseen."""
 
-    def point_map(xy: Array) -> tuple[Array, Array]:
+    def point_map(xy: Float64) -> tuple[Float64, Float64]:
         X = np.concatenate([xy, np.ones((len(xy), 1))], axis=1) @ H_0to1.T
         # The sign of H is free; inside the image the denominator keeps the sign of the determinant.
         w = X[:, 2:] * np.sign(np.linalg.det(H_0to1))
@@ -55,8 +54,8 @@ def homography_map(H_0to1: Array) -> PointMap:
 
 
 def transfer_frames(
-    frames: Array, point_map: PointMap, max_anisotropy: float = MAX_ANISOTROPY
-) -> Array:
+    frames: Float64, point_map: PointMap, max_anisotropy: float = MAX_ANISOTROPY
+) -> Float64:
     """Carry frames (N, 4) over by a point map: position exactly, size and angle by its Jacobian.
 
     The Jacobian is replaced by its nearest similarity: size * sqrt(det J), angle + the rotation of
@@ -79,8 +78,8 @@ def transfer_frames(
 
 
 def near_pairs(
-    points: Array, others: Array, reach: Array
-) -> tuple[NDArray[np.int64], NDArray[np.int64], Array]:
+    points: Float64, others: Float64, reach: Float64
+) -> tuple[NDArray[np.int64], NDArray[np.int64], Float64]:
     """Rows i of points (N, 2) and j of others within reach (N,) of them, and their distances."""
     near = cKDTree(others).query_ball_point(points, reach)
     i = np.repeat(np.arange(len(points)), [len(rows) for rows in near])
@@ -88,7 +87,7 @@ def near_pairs(
     return i, j, np.linalg.norm(points[i] - others[j], axis=1)
 
 
-def candidate_pairs(predicted: Array, frames: Array) -> tuple[NDArray[np.int64], Array]:
+def candidate_pairs(predicted: Float64, frames: Float64) -> tuple[NDArray[np.int64], Float64]:
     """Predicted and detected frames of one view that agree: pairs (M, 2), cost (M,) in [0, 3].
 
     The cost is the sum of the squares of distance, log size ratio and angle, each as a part of what
@@ -111,7 +110,7 @@ def candidate_pairs(predicted: Array, frames: Array) -> tuple[NDArray[np.int64],
     return np.stack([i, j], axis=1)[good], (parts[:, good] ** 2).sum(axis=0)
 
 
-def link_to_first(frames: Sequence[Array], H_1tok: Array) -> list[NDArray[np.int64]]:
+def link_to_first(frames: Sequence[Float64], H_1tok: Float64) -> list[NDArray[np.int64]]:
     """Give keypoints detected in images of one plane the row of the same keypoint in image 1.
 
     frames: per image (N_i, 4). H_1tok: (K, 3, 3), from image 1 to each. Of pairs that agree the
@@ -130,10 +129,7 @@ def link_to_first(frames: Sequence[Array], H_1tok: Array) -> list[NDArray[np.int
     return ids
 
 
-Gray = NDArray[np.uint8]
-
-
-def detect_dog(gray: Gray, max_keypoints: int) -> Array:
+def detect_dog(gray: Gray, max_keypoints: int) -> Float64:
     """Frames (N, 4) of the strongest keypoints of our detector, none of them weak."""
     detector = DoG(max_keypoints, contrastThreshold=CONTRAST)
     return from_keypoints(detector.detect(gray, None))
@@ -159,7 +155,7 @@ def warp_scene(
     return Scene(name, tuple(views))
 
 
-def random_warps(gray: Gray, n_views: int, rng: np.random.Generator) -> tuple[list[Gray], Array]:
+def random_warps(gray: Gray, n_views: int, rng: np.random.Generator) -> tuple[list[Gray], Float64]:
     """A photograph and n_views - 1 random warps of it; the homographies (n_views, 3, 3) to each."""
     as_int(n_views, "n_views", 2)
     if gray.ndim != 2 or gray.dtype != np.uint8:
@@ -169,7 +165,7 @@ def random_warps(gray: Gray, n_views: int, rng: np.random.Generator) -> tuple[li
     return images, np.stack(H_1tok)
 
 
-def random_homography(shape: tuple[int, ...], rng: np.random.Generator) -> Array:
+def random_homography(shape: tuple[int, ...], rng: np.random.Generator) -> Float64:
     """About the centre: a turn up to 45 degrees, a zoom up to 1.6, a tilt and a shift."""
     height, width = shape[:2]
     turn, direction = rng.uniform(-np.pi / 4, np.pi / 4), rng.uniform(0, np.pi)
@@ -186,7 +182,7 @@ def random_homography(shape: tuple[int, ...], rng: np.random.Generator) -> Array
     return centre @ H @ np.linalg.inv(centre)
 
 
-def warp(gray: Gray, H: Array) -> Gray:
+def warp(gray: Gray, H: Float64) -> Gray:
     """The image (H, W) seen through a homography, of the same size."""
     height, width = gray.shape
     centre = np.array([[(width - 1) / 2, (height - 1) / 2]])

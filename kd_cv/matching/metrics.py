@@ -11,8 +11,7 @@ from scipy.integrate import trapezoid
 
 from kd_cv.matching.geometry import warp_points
 from kd_cv.matching.neighbours import match_descriptors
-
-Float64 = NDArray[np.float64]
+from kd_cv.types import Float64
 
 
 def average_precision(

@@ -17,11 +17,10 @@ from collections.abc import Callable
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kd_cv.matching.geometry import cross_matrix
+from kd_cv.types import Float64
 
-Float64 = NDArray[np.float64]
 Pose = tuple[Float64, Float64]
 Model = TypeVar("Model")
 

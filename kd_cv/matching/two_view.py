@@ -19,7 +19,7 @@ from typing import Any, Literal, get_args
 
 import cv2
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from kd_cv.checks import as_positive
 from kd_cv.matching.geometry import (
@@ -36,6 +36,7 @@ from kd_cv.matching.refine import (
     refine_pose,
     unit,
 )
+from kd_cv.types import Float64, Mask
 
 Model = Literal["homography", "fundamental", "essential"]
 MODELS = (*get_args(Model), "auto")
@@ -63,9 +64,6 @@ SCENE_THRESHOLD = 1.0
 SEARCHES = 5
 ITERATIONS, CONFIDENCE = 10_000, 0.9999
 SINGULAR = 1e12  # condition number of a homography that maps the plane to a line
-
-Float64 = NDArray[np.float64]
-Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The descriptors that have a name: ours, SIFT and RootSIFT; and features for OpenCV's stitcher."""
+"""The descriptors that have a name: KD, SIFT and RootSIFT."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ def as_feature(descriptor: str | Feature) -> Feature:
 
 
 class RootSIFT:
-    """SIFT whose rows are divided by their sum and square-rooted (Arandjelovic and Zisserman)."""
+    """SIFT, divided by its sum and square-rooted (Arandjelovic and Zisserman)."""
 
     def __init__(self, nfeatures: int = 0) -> None:
         self._sift = cv2.SIFT_create(nfeatures)
@@ -36,15 +36,15 @@ class RootSIFT:
         return self._sift.detect(image, mask)
 
     def compute(self, image: Any, keypoints: Any) -> tuple[KeyPoints, Array32 | None]:
-        keypoints, rows = self._sift.compute(image, keypoints)
-        return keypoints, None if rows is None else root(rows)
+        keypoints, descriptors = self._sift.compute(image, keypoints)
+        return keypoints, None if descriptors is None else root(descriptors)
 
     def detectAndCompute(self, image: Any, mask: Any) -> tuple[KeyPoints, Array32 | None]:
-        keypoints, rows = self._sift.detectAndCompute(image, mask)
-        return keypoints, None if rows is None else root(rows)
+        keypoints, descriptors = self._sift.detectAndCompute(image, mask)
+        return keypoints, None if descriptors is None else root(descriptors)
 
 
-def root(rows: Array32) -> Array32:
-    """Square root of rows of unit sum; rows of zeros stay so."""
-    total = rows.sum(axis=1, keepdims=True)
-    return np.sqrt(rows / np.where(total > 0, total, 1))
+def root(descriptors: Array32) -> Array32:
+    """Square root of descriptors of unit sum; descriptors of zeros stay so."""
+    total = descriptors.sum(axis=1, keepdims=True)
+    return np.sqrt(descriptors / np.where(total > 0, total, 1))

@@ -19,8 +19,8 @@ def image_features(feature: Feature, image: Image, index: int = 0) -> cv2.detail
     >>> features.img_size == image.shape[1::-1]
     True
     """
-    keypoints, rows = feature.detectAndCompute(image, None)
-    if rows is None or not len(keypoints):
+    keypoints, descriptors = feature.detectAndCompute(image, None)
+    if descriptors is None or not len(keypoints):
         raise ValueError(f"image {index} has no keypoints to stitch it by")
     # Not cv2.detail.ImageFeatures(): in OpenCV 4 its descriptors are memory that nobody filled, and
     # to set them crashes.
@@ -29,5 +29,7 @@ def image_features(feature: Feature, image: Image, index: int = 0) -> cv2.detail
     features.img_idx = index
     features.img_size = as_gray(image).shape[::-1]
     features.keypoints = keypoints
-    features.descriptors = rows if isinstance(rows, cv2.UMat) else cv2.UMat(rows)
+    features.descriptors = (
+        descriptors if isinstance(descriptors, cv2.UMat) else cv2.UMat(descriptors)
+    )
     return features

@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from kd_cv.descriptor.frames import as_frames, radians
 from kd_cv.io.images import reduced
 from kd_cv.keypoints import from_keypoints
+from kd_cv.types import Float64
 from kd_cv.viz.palette import INLIER, OUTLIER, SKY, YELLOW
 from kd_cv.viz.style import Axes, bare, plt, style, titled
 
@@ -33,7 +34,6 @@ from matplotlib.transforms import IdentityTransform
 
 MAX_SIDE = 1600  # pixels of an image that are worth drawing
 MAX_WIDTH = 14.0  # inches of a new figure
-Array = NDArray[np.float64]
 
 
 @style()
@@ -84,7 +84,7 @@ def _show(ax: Axes, image: NDArray[Any]) -> None:
 @style()
 def plot_keypoints(
     ax: Axes,
-    keypoints: cv2.KeyPoint | Sequence[cv2.KeyPoint] | Array,
+    keypoints: cv2.KeyPoint | Sequence[cv2.KeyPoint] | Float64,
     *,
     color: str = YELLOW,
     linewidth: float = 0.7,
@@ -140,7 +140,7 @@ class _Links(LineCollection):
     """Lines from points of one axes to points of another, wherever these are when it is drawn."""
 
     def __init__(
-        self, ax0: Axes, ax1: Axes, points0: Array, points1: Array, **settings: Any
+        self, ax0: Axes, ax1: Axes, points0: Float64, points1: Float64, **settings: Any
     ) -> None:
         super().__init__([], transform=IdentityTransform(), **settings)
         self._ends = (ax0, points0), (ax1, points1)

@@ -1,6 +1,4 @@
-"""Files of fitted matrices: ours (.npz) have several entries of one fit, by kernel, patch size and
-use; those of the authors' package and of Kornia (.pth) are torch tensors.
-"""
+"""Files of fitted matrices: of kd_cv (.npz), and of the authors' package and Kornia (.pth)."""
 
 from __future__ import annotations
 

@@ -11,8 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from kd_cv.checks import as_int
 from kd_cv.io.archive import read_archive, write_archive
 from kd_cv.io.files import PathLike, refused_as
-
-Float64 = NDArray[np.float64]
+from kd_cv.types import Float64
 
 _CHUNK = 8192  # rows converted to float64 at a time
 

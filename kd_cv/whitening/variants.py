@@ -22,11 +22,10 @@ Everything is fitted in float64.
 """
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from kd_cv.checks import as_int
-
-Float64 = NDArray[np.float64]
+from kd_cv.types import Float64
 
 VARIANTS = ("w", "wua", "wus", "ws", "wm", "pcasqrt")
 BEST = "best"  # the best of those that were fitted: trained, supervised, attenuated

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from kd_cv.collection import Features, reading
+from kd_cv.collection import ImageFeatures, reading
 from kd_cv.collection.store import DTYPES, as_arrays, as_features, write_image
 
 h5py = pytest.importorskip("h5py")
@@ -19,7 +19,7 @@ def features(n=3, dim=8):
     rows = rng.normal(size=(n, dim)).astype(np.float32)
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
     scores = rng.random(n).astype(np.float32)
-    return Features(frames, rows, scores, (40, 30), 1.5, np.arange(n) % 3)
+    return ImageFeatures(frames, rows, scores, (40, 30), 1.5, np.arange(n) % 3)
 
 
 def written(path, *names, dtype="float32"):
