@@ -11,7 +11,6 @@ pytest.importorskip("skimage")
 
 from experiments.benchmarks import bench as runner
 from experiments.benchmarks import commands
-from experiments.benchmarks.fresh import in_new_process
 from experiments.benchmarks.inputs import Config
 from experiments.benchmarks.measure import Target
 from experiments.benchmarks.sections import run
@@ -42,16 +41,12 @@ def ratio(row):
     return row.result.median
 
 
+LONG = [("feature", 1), ("kornia", 5), ("module", 6), ("growth", 6), ("start", 4)]
+
+
 @pytest.mark.parametrize(
     ("section", "count"),
-    [
-        ("feature", 1),
-        ("kornia", 5),
-        ("module", 6),
-        ("stages", 21),
-        pytest.param("growth", 6, marks=pytest.mark.nightly),
-        pytest.param("start", 4, marks=pytest.mark.nightly),
-    ],
+    [("stages", 21), *(pytest.param(*row, marks=pytest.mark.nightly) for row in LONG)],
 )
 def test_a_section_has_as_many_rows(section, count):
     pytest.importorskip("kornia")
@@ -66,7 +61,7 @@ def test_detector_memory_is_measured_apart():
     assert row.of_bytes and ratio(row) > 0
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.skipif(sys.platform == "win32", reason="no getrusage")
 def test_the_whole_command_is_measured_from_outside(monkeypatch):
     pytest.importorskip("typer")
@@ -86,22 +81,6 @@ def test_threads_compares_one_with_two_and_leaves_the_setting_alone():
     assert cv2.getNumThreads() == before
     assert [row.target for row in rows.values()] == [Target(1.7), Target(1.7), None]
     assert all(ratio(row) > 0 for row in rows.values())
-
-
-@needs_proc
-def test_memory_is_beyond_image_and_output():
-    peak, once = rows_of("memory").values()
-    assert peak.unit == once.unit == "MB"
-    assert peak.result.median < 100
-    assert once.result.median > 1
-
-
-@needs_proc
-def test_module_memory_is_measured_apart():
-    pytest.importorskip("kornia")
-    answer = in_new_process("module_memory", rival=False, gradients=True, patch_size=32, batch=512)
-    # The gradient of the patches alone has 2 MB.
-    assert 2e6 < answer["peak"] < 2e9
 
 
 def test_the_command_prints_one_object(monkeypatch, capsys):

@@ -35,6 +35,7 @@ def rows(text: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
 
 
+@pytest.mark.nightly
 def test_extraction(tmp_path: Path) -> None:
     pytest.importorskip("h5py")
     if not Path("/proc/self/task").is_dir():
@@ -112,6 +113,7 @@ def test_soak_tells_what_grows_and_what_is_left(capsys: pytest.CaptureFixture[st
             assert soak.held().files == before.files + 1
 
 
+@pytest.mark.nightly
 def test_lafs() -> None:
     pytest.importorskip("kornia")
     titles, floats, eight_bits, kornias = rows(run("lafs", "--keypoints", 200))

@@ -56,11 +56,6 @@ def test_a_command_says_it_without_a_traceback(bare, way):
     assert child.stderr.startswith("kd-cv: error: OpenCV cannot be loaded (libxcb.so.1: cannot")
 
 
-def test_the_import_says_that_it_is_not_there(tmp_path):
-    child = run(tmp_path, "-c", "import sys; sys.modules['cv2'] = None\nfrom kd_cv import match")
-    assert child.stderr.endswith("OpenCV is not installed: pip install opencv-python\n")
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("builds", "kept"),

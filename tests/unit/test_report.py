@@ -16,10 +16,8 @@ from kd_cv.cli.pair import Options, Pair, example_pair, run
 from kd_cv.descriptor.frames import resizing
 from kd_cv.explain import explain
 from kd_cv.gray import as_gray
-from kd_cv.keypoints import to_keypoints
 from kd_cv.matching.metrics import homography_corner_error
 from kd_cv.matching.pipeline import match
-from kd_cv.matching.result import MatchResult
 from kd_cv.viz.palette import DIVERGING, rgb
 
 NAMES = ('<img src=x onerror="alert(1)">.png', "b & '@@DATA@@'.png")
@@ -156,29 +154,6 @@ def test_others_are_compared_and_share_the_limit(pair, found, monkeypatch):
     assert len(kd["ratios"]) == len(sift["ratios"]) == 40
     assert f"of {len(found['sift'].result.matches)} matches" in sift["counts"]
     assert "The 40 most certain of" in sift["note"] and kd["cut"] and sift["cut"]
-
-
-@pytest.mark.slow
-def test_two_thousand_matches_take_less_than_five_megabytes():
-    """Of two large photographs full of detail, the whole page."""
-    from skimage import data
-
-    photo = cv2.resize(data.stereo_motorcycle()[0][:, :, ::-1], (1600, 1080))
-    noise = np.random.default_rng(0).normal(0, 12, photo.shape)
-    image0 = np.clip(photo + noise, 0, 255).astype(np.uint8)
-    frames = np.random.default_rng(1).uniform([60, 60, 2, 0], [1500, 1000, 8, 360], (2000, 4))
-    keypoints = to_keypoints(frames)
-    rows = np.stack([np.arange(2000)] * 2, axis=1)
-    ratios = np.linspace(0.1, 1, 2000, dtype=np.float32)
-    passed = ratios <= 0.85
-    result = MatchResult(
-        keypoints, keypoints, rows[passed], ratios[passed], np.ones(passed.sum(), bool), np.eye(3),
-        success=True, candidates=(rows, ratios),
-    )  # fmt: skip
-    results = {"KD": (result, KDDescriptor())}
-    page = report.Page((image0, image0[:, ::-1].copy()), ("a", "b")).html(results)
-    assert len(_data(page)["descriptors"][0]["similarity"]) == 2000
-    assert len(page) < 5_000_000
 
 
 @pytest.mark.slow

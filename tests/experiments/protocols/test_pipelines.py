@@ -39,14 +39,6 @@ def test_pipelines_find_a_turned_copy(camera):
     assert [score.dim for score in scores] == [128, 128, 128, 256]
 
 
-def test_bits_are_compared_by_hamming_distance(camera):
-    (pipeline,) = make_pipelines(["orb"], 50)
-    (_, rows), _ = pipeline.run(camera)
-    _, packed = cv2.ORB_create(50).detectAndCompute(camera, None)
-    hamming = cv2.norm(packed[0], packed[1], cv2.NORM_HAMMING)
-    assert np.square(rows[0] - rows[1]).sum() == hamming
-
-
 def test_the_strongest_keypoints_are_kept(camera):
     sift = cv2.SIFT_create()
     keypoints, rows = sift.detectAndCompute(camera, None)

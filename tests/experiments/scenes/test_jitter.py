@@ -9,7 +9,6 @@ from experiments.scenes.jitter import (
     REGION,
     Jitter,
     circle_overlap,
-    distinct,
     jittered,
     project_frames,
 )
@@ -69,19 +68,3 @@ def test_circle_overlap_by_counting_pixels():
         assert circle_overlap(*np.array([[r], [R], [d]], float))[0] == pytest.approx(
             expected, abs=0.005
         )
-
-
-def test_distinct_keeps_one_of_each_cluster():
-    rng = np.random.default_rng(0)
-    frames = random_frames(rng, 500, side=150)
-    keep = distinct(frames, rng)
-
-    def overlap(a, b):
-        d = np.linalg.norm(a[:, None, :2] - b[None, :, :2], axis=2)
-        return circle_overlap(a[:, None, 2] / 2, b[None, :, 2] / 2, d)
-
-    among = overlap(frames[keep], frames[keep])
-    np.fill_diagonal(among, 0)
-    assert (among <= 0.5).all()
-    assert (overlap(frames[~keep], frames[keep]).max(axis=1) > 0.5).all()
-    assert distinct(np.empty((0, 4)), rng).shape == (0,)

@@ -66,15 +66,6 @@ def test_hloc_layout(folder: Path, tmp_path: Path) -> None:
         assert summary.keypoints == total > 600
 
 
-def test_weak_keypoints_count_in_a_collection_unless_a_contrast_is_given() -> None:
-    assert Extraction().feature.getContrastThreshold() == 0.02
-    strict = Extraction(KDDescriptor(contrastThreshold=0.05))
-    assert strict.feature.getContrastThreshold() == 0.05
-    assert strict.settings["detector"]["contrastThreshold"] == 0.05
-    photograph = data.camera()
-    assert len(Extraction().features(photograph).frames) > len(strict.features(photograph).frames)
-
-
 def test_descriptors_are_those_of_the_keypoints(folder: Path, tmp_path: Path) -> None:
     extract(folder, tmp_path / "f.h5", SMALL)
     with reading(tmp_path / "f.h5") as features:
