@@ -34,6 +34,7 @@ def run(session: nox.Session, versions: str, extras: str) -> None:
     """Install `extras` at the versions of the set, then run pytest."""
     tools = ("pytest", "hypothesis", "build", "hatchling")
     session.install("-e", f".[{extras}]", *tools, "-c", f"tests/compat/{versions}.txt")
+    session.run("python", "tools/headless.py")
     session.run("python", "-m", "pip", "list", "--format=freeze")
     # Compiled code of one version is not for another.
     cache = os.path.join(session.virtualenv.location, "numba")
@@ -73,6 +74,7 @@ def torch(session: nox.Session, versions: str) -> None:
 def nightly(session: nox.Session) -> None:
     """The tests that are too long for every change, a soak, and then the sets of versions."""
     session.install("-e", ".[all]", "pytest", "hypothesis", "psutil", "build", "hatchling")
+    session.run("python", "tools/headless.py")
     session.run("python", "-m", "pytest", "-m", "nightly", *session.posargs)
     session.run("python", "-m", "experiments", "soak")
     for name in ("core", "builds"):
