@@ -28,6 +28,7 @@ COMMANDS = {
     "soak": ("benchmarks.soak:main", "minutes of calls: equal bits, flat memory"),
     "windows": ("benchmarks.windows:main", "patch sizes for keypoints of other detectors"),
     "views": ("benchmarks.views:main", "plane or scene: which model match chooses"),
+    "viewpoints": ("benchmarks.viewpoints:main", "match and KDDescriptor with synthetic views"),
     "estimators": ("benchmarks.estimators:main", "robust estimators side by side"),
     "settings": ("benchmarks.settings:main", "settings of the detector, by leaving sequences out"),
 }

@@ -5,6 +5,7 @@
 The photographs come with scikit-image.
 """
 
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -74,6 +75,12 @@ def judged(result: MatchResult, disparity: np.ndarray) -> tuple[list[np.ndarray]
     return [p[known] for p in points], true[known]
 
 
+def views() -> None:
+    """A wall from the front and from the side, matched plainly and with views: the demo's."""
+    demo = FOLDER.parents[1] / "demos" / "wide_viewpoint.py"
+    subprocess.run([sys.executable, demo, "--out", FOLDER / "views.jpg"], check=True)
+
+
 def heat_maps() -> None:
     """As the paper's figure, at a size for a web page."""
     with TemporaryDirectory() as folder:
@@ -119,6 +126,7 @@ def figure_of_the_paper(name: str) -> Callable[[], None]:
 PICTURES: dict[str, Callable[[], None]] = {
     "motorcycle": motorcycle,
     "heat_maps": heat_maps,
+    "views": views,
     "rooms": rooms,
     **{
         name: figure_of_the_paper(name)

@@ -64,16 +64,18 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def report(title: str, tables: dict[str, list[PairScore]], limits: tuple[int, ...]) -> None:
-    """A table of the areas of each estimator."""
+def report(
+    title: str, tables: dict[str, list[PairScore]], limits: tuple[int, ...], against: str = OURS
+) -> None:
+    """A table of the areas of each estimator, and what it gains over one of them."""
     print(
         f"\n| {title} | pairs | {' | '.join(map(str, limits))} |\n|---|---|{'---|' * len(limits)}"
     )
-    for name, values in summaries(tables, limits, OURS).items():
+    for name, values in summaries(tables, limits, against).items():
         cells = []
         for key in (f"auc{limit}" for limit in limits):
             gain = ""
-            if name != OURS:
+            if name != against:
                 gain = f" ({values[f'{key} gain low']:+.1f} to {values[f'{key} gain high']:+.1f})"
             cells.append(f"{values[key]:.1f}{gain}")
         print(f"| {name} | {values['pairs']} | {' | '.join(cells)} |", flush=True)

@@ -1,9 +1,10 @@
 """Match two images: load, extract, search neighbours, estimate and refine a model."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import cv2
@@ -97,17 +98,13 @@ def match(
     sources = as_source(image0, "image0"), as_source(image1, "image1")
     K0, K1 = _cameras(sources, (camera0, camera1), model)
     limit = MAX_KEYPOINTS if max_keypoints is None else max_keypoints
-    best = None
-    for count in counts:
-        more = 2 if best is not None else 1  # keypoints of a second look
+
+    def look(count: int, more: int) -> Found:
         looking = _with_views(feature, count, more)
         extracted = [_extract(looking, detector, s.pixels, more * limit, max_size) for s in sources]
-        found = _search(extracted, (ratio, mutual, threshold), model, (K0, K1))
-        if best is None or found.two_views.inliers.sum() > best.two_views.inliers.sum():
-            best, used = found, count
-        if best.two_views.inliers.sum() >= min(ENOUGH[count], min(map(len, best.keypoints)) / 5):
-            break
-    assert best is not None  # counts has one number or more
+        return search(extracted, (ratio, mutual, threshold), model, (K0, K1))
+
+    best, used = search_views(look, counts)
     two_views = best.two_views
     pixels = sources[0].pixels, sources[1].pixels
     return MatchResult(
@@ -139,7 +136,25 @@ class Found(NamedTuple):
     two_views: TwoViews
 
 
-def _search(
+def search_views(look: Callable[[int, int], Found], counts: Sequence[int]) -> tuple[Found, int]:
+    """Look with so many views, one number after the other while there are too few inliers.
+
+    look  (number of views, factor of the number of keypoints) -> Found
+
+    Returns the one with the most inliers, and its number of views.
+    """
+    best, used = look(counts[0], 1), counts[0]
+    for last, count in pairwise(counts):
+        inliers = best.two_views.inliers.sum()
+        if inliers >= min(ENOUGH[last], min(map(len, best.keypoints)) / 5):
+            break
+        found = look(count, 2)
+        if found.two_views.inliers.sum() > inliers:
+            best, used = found, count
+    return best, used
+
+
+def search(
     extracted: Sequence[tuple[KeyPoints, Any]],
     tests: tuple[float, bool, float],
     model: str,
@@ -156,9 +171,11 @@ def _search(
         matches, ratios = candidates[all_ratios <= ratio], all_ratios[all_ratios <= ratio]
     with _timed("geometry"):
         K0, K1 = cameras
+        sizes0, sizes1 = (from_keypoints(k)[:, 2].clip(1e-3) for k in (keypoints0, keypoints1))
         two_views = estimate(
             points0[matches[:, 0]], points1[matches[:, 1]], model,
             threshold=threshold, K0=K0, K1=K1,
+            sizes=np.sqrt(sizes0[matches[:, 0]] * sizes1[matches[:, 1]]),
         )  # fmt: skip
     return Found((keypoints0, keypoints1), (candidates, all_ratios), matches, ratios, two_views)
 

@@ -2,7 +2,7 @@
 
 Every refinement minimises the Cauchy loss sum_i log(1 + e_i^2 / scale^2) of the errors e_i of the
 matches in pixels. Levenberg-Marquardt steps d solve (J^T W J) d = -J^T W e with the weights
-W = 1 / (1 + e^2 / scale^2) and the analytic Jacobian J:
+W = 1 / (scale^2 + e^2) and the analytic Jacobian J. Scales may differ from match to match:
 
     model        error                                   step d
     homography   |H x0 - x1| and |H^-1 x1 - x0|          8 numbers: H + D, D orthogonal to H
@@ -31,7 +31,9 @@ TURNS = np.stack([cross_matrix(axis) for axis in np.eye(3)])
 _IN_PLANE = np.array([[1.0], [1.0], [0.0]])
 
 
-def refine_homography(H_0to1: Float64, points0: Float64, points1: Float64, scale: float) -> Float64:
+def refine_homography(
+    H_0to1: Float64, points0: Float64, points1: Float64, scale: float | Float64
+) -> Float64:
     """Refine H_0to1 on matches points0, points1 (M, 2); the result has unit norm."""
     T0, T1 = normalisations(points0, points1)
     x0, x1 = T0 @ _columns(points0), T1 @ _columns(points1)
@@ -103,12 +105,13 @@ def levenberg_marquardt(
     model: Model,
     linearise: Callable[[Model], tuple[Float64, Float64]],
     move: Callable[[Model, Float64], Model],
-    scale: float,
+    scale: float | Float64,
 ) -> Model:
     """Minimise the Cauchy loss of the errors of a model.
 
     linearise  model -> errors (E, M), E coordinates of each match, and Jacobian (P, E, M)
     move       model, step (P,) -> model
+    scale      of the errors: of all, or (M,) of each match
     """
     errors, J = linearise(model)
     loss, weights = _cauchy(errors, scale)
@@ -195,10 +198,10 @@ def unit(array: Float64) -> Float64:
     return array / np.sqrt((array * array).sum())
 
 
-def _cauchy(errors: Float64, scale: float) -> tuple[float, Float64]:
+def _cauchy(errors: Float64, scale: float | Float64) -> tuple[float, Float64]:
     """Cauchy loss of errors (E, M) and the weights (M,) of the matches."""
-    squares = (errors * errors).sum(axis=0) / scale**2
-    return float(np.log1p(squares).sum()), 1 / (1 + squares)
+    squares = (errors * errors).sum(axis=0)
+    return float(np.log1p(squares / scale**2).sum()), 1 / (scale**2 + squares)
 
 
 def _orthogonal(h: Float64) -> Float64:

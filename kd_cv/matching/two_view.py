@@ -54,8 +54,10 @@ WORDS = {
 OFF_PLANE = 0.02
 #: More than this, and a share of all, is more than chance gives (Brown and Lowe, 2007).
 MANY, BELIEVED = 8, 0.3
-#: In pixels: the scale of the Cauchy loss of each model.
+#: In pixels: the scale of the Cauchy loss of each model; and of a homography for a match of the
+#: median size, where sizes are known.
 SCALES = {"homography": 1.5, "fundamental": 0.3, "essential": 0.3}
+SIZED = 3.0
 #: Rounds of a refinement: each refines on the inliers of the last.
 ROUNDS = 2
 #: In pixels: threshold of the search for a fundamental matrix or pose, at most.
@@ -96,12 +98,14 @@ def estimate(
     threshold: float = 3.0,
     K0: ArrayLike | None = None,
     K1: ArrayLike | None = None,
+    sizes: ArrayLike | None = None,
 ) -> TwoViews:
     """What the matches points0 (M, 2) and points1 (M, 2) have in common.
 
     model      "homography", "fundamental", "essential" or "auto"
     threshold  of an inlier, in pixels: from its place in image 1, or from its epipolar line
     K0, K1     (3, 3) camera matrices; "essential" needs them, "auto" takes it with them
+    sizes      (M,) of the keypoints: a homography trusts the positions of small ones more
 
     >>> points0 = np.random.default_rng(0).uniform(0, 500, (50, 2))
     >>> estimate(points0, points0 + 10, "auto").model
@@ -117,12 +121,12 @@ def estimate(
     check_model(model, K0 is not None and K1 is not None)
     threshold = as_positive(threshold, "threshold")
     if model == "homography":
-        return TwoViews("homography", *find_homography(points0, points1, threshold))
+        return TwoViews("homography", *find_homography(points0, points1, threshold, sizes))
     if model == "fundamental":
         return TwoViews("fundamental", *find_fundamental(points0, points1, threshold))
     if model == "essential":
         return find_pose(points0, points1, K0, K1, threshold)  # type: ignore[arg-type]
-    plane = TwoViews("homography", *find_homography(points0, points1, threshold))
+    plane = TwoViews("homography", *find_homography(points0, points1, threshold, sizes))
     if K0 is not None and K1 is not None:
         scene = find_pose(points0, points1, K0, K1, threshold)
     else:
@@ -150,11 +154,15 @@ def is_plane(errors: Float64, scene: TwoViews, threshold: float) -> bool:
 
 
 def find_homography(
-    points0: Float64, points1: Float64, threshold: float = 3.0
+    points0: Float64, points1: Float64, threshold: float = 3.0, sizes: ArrayLike | None = None
 ) -> tuple[Float64 | None, Mask]:
-    """H_0to1 and its inliers (M,); None and no inliers if there is none."""
+    """H_0to1 and its inliers (M,); None and no inliers if there is none. sizes: see `estimate`."""
     if len(points0) < NEEDED["homography"]:
         return _nothing(points0)
+    scales = np.full(len(points0), SCALES["homography"])
+    if sizes is not None:  # a keypoint is localised to a fraction of its size
+        scales = np.asarray(sizes, np.float64)
+        scales = SIZED * scales / np.median(scales)
     H, inliers = _by_opencv(
         cv2.findHomography, points0, points1, cv2.USAC_MAGSAC, threshold,
         maxIters=ITERATIONS, confidence=CONFIDENCE,
@@ -165,7 +173,7 @@ def find_homography(
         inliers = reprojection_errors(points0, points1, H) <= threshold
         if inliers.sum() <= NEEDED["homography"] or np.linalg.cond(H) > SINGULAR:
             return H, inliers
-        H = refine_homography(H, points0[inliers], points1[inliers], SCALES["homography"])
+        H = refine_homography(H, points0[inliers], points1[inliers], scales[inliers])
     H = H / H[2, 2] if H[2, 2] != 0 else H
     return H, reprojection_errors(points0, points1, H) <= threshold
 

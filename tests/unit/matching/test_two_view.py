@@ -6,7 +6,13 @@ import pytest
 from scipy.optimize import minimize
 
 from kd_cv.matching import two_view
-from kd_cv.matching.geometry import cross_matrix, epipolar_errors, in_front, reprojection_errors
+from kd_cv.matching.geometry import (
+    cross_matrix,
+    epipolar_errors,
+    in_front,
+    reprojection_errors,
+    warp_points,
+)
 from kd_cv.matching.two_view import (
     MODELS,
     believable,
@@ -202,3 +208,19 @@ def test_rays_are_what_the_camera_projects():
     np.testing.assert_allclose(rays(seen(X, K0), K0), X[:, :2], atol=1e-12)
     # The axis meets the middle of the pixels 0 .. 799 and 0 .. 599.
     np.testing.assert_array_equal(K0[:2, 2], [399.5, 299.5])
+
+
+def test_a_homography_trusts_small_keypoints_more():
+    rng = np.random.default_rng(0)
+    H_true = np.array([[0.9, -0.1, 30], [0.1, 1.1, -10], [1e-4, 0, 1]])
+    errors: dict[bool, list[float]] = {True: [], False: []}
+    corners = np.array([[0, 0], [640, 0], [640, 480], [0, 480]])
+    for _ in range(20):
+        points0, sizes = rng.uniform((0, 0), (640, 480), (80, 2)), np.repeat([2.0, 20.0], 40)
+        noise = rng.normal(0, 0.05, points0.shape) * sizes[:, None]
+        points1 = warp_points(points0, H_true) + noise
+        for sized in errors:
+            found = estimate(points0, points1, sizes=sizes if sized else None)
+            wrong = reprojection_errors(corners, warp_points(corners, H_true), found.matrix)
+            errors[sized].append(wrong.mean())
+    assert np.median(errors[True]) < 0.7 * np.median(errors[False])
