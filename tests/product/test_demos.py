@@ -16,11 +16,18 @@ DEMOS = [
     for path in sorted((Path(__file__).parents[2] / "demos").glob("*.py"))
     if path.stem != "onnx_pipeline"  # which needs an exported model
 ]
+LONG = {"finetune_whitening"}
 #: What a demo needs beyond the core and scikit-image.
 NEEDS = {"kornia_pipeline": "kornia", "finetune_whitening": "torch", "retrieval": "faiss"}
 
 
-@pytest.mark.parametrize("demo", DEMOS, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "demo",
+    [
+        pytest.param(path, id=path.stem, marks=pytest.mark.nightly if path.stem in LONG else ())
+        for path in DEMOS
+    ],
+)
 def test_demo_draws_a_picture(demo, tmp_path):
     if demo.stem in NEEDS:
         pytest.importorskip(NEEDS[demo.stem])

@@ -30,7 +30,7 @@ def _without_numbers(text: str) -> str:
     return re.sub(r"-?\d+(\.\d+)?", "#", text)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_stored_outputs_are_current_in_kind(path, monkeypatch):
     for package in ("nbclient", "nbformat", "ipykernel", "matplotlib", "skimage"):
