@@ -2,6 +2,8 @@
 
 import json
 import sys
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
@@ -61,13 +63,7 @@ def command(
     keypoints = answer.result.keypoints0[i], answer.result.keypoints1[j]
     why = explain(pair.image0, keypoints[0], pair.image1, keypoints[1], answer.feature)
     if output:
-        from kd_cv.viz.style import Figure as NewFigure
-        from kd_cv.viz.style import save_plot, style
-
-        with style():
-            figure = NewFigure(figsize=(7.2, 5.9))  # not pyplot's, which might open a window
-            _draw(figure, pair, keypoints, why, answer.feature)
-            save_plot(output, figure)
+        _draw(output, pair, keypoints, why, answer.feature)
     if as_json:
         content = {
             "frames": [[*k.pt, k.size, k.angle] for k in keypoints],
@@ -83,18 +79,22 @@ def command(
     if at is not None:
         away = np.linalg.norm(np.array(keypoints[0].pt) - at)
         print(f"  {away:.1f} px from {at[0]:g} {at[1]:g}")
-    for label, keypoint in zip(pair.names, keypoints, strict=True):
-        x, y = keypoint.pt
-        print(f"  {label}: x {x:.1f}, y {y:.1f}, size {keypoint.size:.1f}")
-    print(f"ratio {answer.result.ratios[row]:.3f}, similarity {why.similarity:.3f}")
-    if len(why.shares) > 1:
-        print("  of it " + ", ".join(f"{part} {share:+.3f}" for part, share in why.shares.items()))
+    _print(pair.names, keypoints, answer.result.ratios[row], why)
     if output:
         print(f"\npicture: {printable(str(output.resolve()))}")
 
 
+def _print(names: Sequence[str], keypoints: Any, ratio: float, why: Explanation) -> None:
+    for label, keypoint in zip(names, keypoints, strict=True):
+        x, y = keypoint.pt
+        print(f"  {label}: x {x:.1f}, y {y:.1f}, size {keypoint.size:.1f}")
+    print(f"ratio {ratio:.3f}, similarity {why.similarity:.3f}")
+    if len(why.shares) > 1:
+        print("  of it " + ", ".join(f"{part} {share:+.3f}" for part, share in why.shares.items()))
+
+
 def ranked(result: MatchResult, at: tuple[float, float] | None) -> Any:
-    """Rows of all matches, in the order to explain them.
+    """Indices of all matches, in the order to explain them.
 
     The inliers first, the most certain of them first; with `at`, the nearest to this point of
     image 0 first.
@@ -111,15 +111,19 @@ def _kind(result: MatchResult, row: int) -> str:
     return f"an inlier, {inside}" if result.inliers[row] else f"an outlier, {outside}"
 
 
-def _draw(figure: Any, pair: Pair, keypoints: Any, why: Explanation, descriptor: Any) -> None:
-    """The photographs with the patches above, what each pixel adds below."""
+def _draw(output: Path, pair: Pair, keypoints: Any, why: Explanation, descriptor: Any) -> None:
+    """The photographs with the patches above, the heat maps below."""
     from kd_cv.viz.images import plot_frame, plot_images
     from kd_cv.viz.maps import plot_explanation
+    from kd_cv.viz.style import Figure, save_plot, style
 
-    upper, lower = figure.subfigures(2, 1, height_ratios=(1, 1.25))
-    # A dollar sign in a file name would begin a formula.
-    titles = [name.replace("$", r"\$") for name in pair.names]
-    axes = plot_images([pair.image0, pair.image1], titles, axes=upper.subplots(1, 2))
-    for ax, keypoint in zip(axes, keypoints, strict=True):
-        plot_frame(ax, descriptor.frames([keypoint]), magnification=descriptor.settings.side)
-    plot_explanation(why, titles=("first", "second"), figure=lower)
+    with style():
+        figure: Any = Figure(figsize=(7.2, 5.9))  # not pyplot's, which might open a window
+        upper, lower = figure.subfigures(2, 1, height_ratios=(1, 1.25))
+        # A dollar sign in a file name would begin a formula.
+        titles = [name.replace("$", r"\$") for name in pair.names]
+        axes = plot_images([pair.image0, pair.image1], titles, axes=upper.subplots(1, 2))
+        for ax, keypoint in zip(axes, keypoints, strict=True):
+            plot_frame(ax, descriptor.frames([keypoint]), magnification=descriptor.settings.side)
+        plot_explanation(why, titles=("first", "second"), figure=lower)
+        save_plot(output, figure)

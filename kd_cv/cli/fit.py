@@ -85,29 +85,33 @@ def command(
         raw = Settings(sizes[0], whitening=None, magnification=magnification)
         precision, tested = held_out_precision(held_out, _compared(fitted, raw), tell)
     best, better = choose(precision, fitted)
-    others = find_photos(photos).others
+    content = {
+        "output": str(output.resolve()),
+        "provenance": dict(fitted.provenance),
+        "held_out": tested,
+        "precision": precision,
+        "best": best,
+        "better": better,
+        "others": dict(find_photos(photos).others),
+    }
     if as_json:
-        content = {
-            "output": str(output.resolve()),
-            "provenance": dict(fitted.provenance),
-            "held_out": tested,
-            "precision": precision,
-            "best": best,
-            "better": better,
-            "others": dict(others),
-        }
         print(json.dumps(content))
-        return
-    if precision:
-        rows = [[name, f"{value:.1f}"] for name, value in precision.items()]
-        warps = f"{tested} held-out photographs, each matched to {TEST_VIEWS - 1} random warps"
-        print_table(["matrices", "AP"], rows, f"average precision in %: {warps}\n")
-    counts = "{patches:,} descriptors, {pairs:,} pairs of {fitted_on}".format(**fitted.provenance)
-    print(f"fitted on {counts}")
-    if others:
-        print(printable(say_others(others)))
-    print(f"matrices: {output.resolve()}")
-    print(verdict(better, f'KDDescriptor(weights="{output}", whitening="{best}")'))
+    else:
+        _print(content, f'KDDescriptor(weights="{output}", whitening="{best}")')
+
+
+def _print(content: dict[str, Any], call: str) -> None:
+    if content["precision"]:
+        rows = [[name, f"{value:.1f}"] for name, value in content["precision"].items()]
+        warps = f"each matched to {TEST_VIEWS - 1} random warps"
+        note = f"average precision in %: {content['held_out']} held-out photographs, {warps}\n"
+        print_table(["matrices", "AP"], rows, note)
+    counts = "{patches:,} descriptors, {pairs:,} pairs of {fitted_on}"
+    print("fitted on " + counts.format(**content["provenance"]))
+    if content["others"]:
+        print(printable(say_others(content["others"])))
+    print(f"matrices: {content['output']}")
+    print(verdict(content["better"], call))
 
 
 def choose(precision: Mapping[str, float], fitted: Whitening) -> tuple[str, bool | None]:
