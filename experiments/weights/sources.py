@@ -20,7 +20,7 @@ from kd_cv.extractor import Extractor
 from kd_cv.fit.scenes import Samples, Scene, describe_scene, kernel_part
 from kd_cv.io.files import replacing
 from kd_cv.settings import Settings
-from kd_cv.whitening.statistics import Statistics, balanced
+from kd_cv.whitening.statistics import Statistics
 from kd_cv.whitening.trained import Sample
 from kd_cv.whitening.whitening import Whitening
 
@@ -132,3 +132,23 @@ def fitted(
         max_dim=min(MAX_DIM, spec.dim),
         samples=[scene.sample for scene in scenes] if kernel == "concat" else (),
     )
+
+
+def balanced(statistics: Sequence[Statistics]) -> Statistics:
+    """Statistics in which each of the given ones counts the same, however many descriptors it saw.
+
+    The total counts are kept, up to rounding.
+    """
+    if not statistics:
+        raise ValueError("no statistics were given to balance")
+    count, pair_count = (
+        sum(getattr(s, name) for s in statistics) // len(statistics)
+        for name in ("count", "pair_count")
+    )
+    result = Statistics(statistics[0].dim)
+    for s in statistics:
+        result._combine(count, s.mean, s.C * count)
+        if pair_count:
+            result._pair_scatter = result._pair_scatter + s.C_M * pair_count
+            result.pair_count += pair_count
+    return result

@@ -16,7 +16,6 @@ Figure = Annotated[
 Weights = Annotated[
     str | None, typer.Option(help="Matrices that whiten kd: a shipped name, or a file.")
 ]
-PatchSize = Annotated[int, typer.Option(help="Samples per side of kd's patches.")]
 Dim = Annotated[int, typer.Option(help="Dimensions that the whitening keeps.")]
 Magnification = Annotated[float, typer.Option(help="Side of a patch in keypoint sizes.")]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -127,26 +126,6 @@ class Statistics:
         self._scatter = self._scatter + scatter + between
         self.mean = self.mean + delta * (count / total)
         self.count = total
-
-
-def balanced(statistics: Sequence[Statistics]) -> Statistics:
-    """Statistics in which each of the given ones counts the same, however many descriptors it saw.
-
-    The total counts are kept, up to rounding.
-    """
-    if not statistics:
-        raise ValueError("no statistics were given to balance")
-    count, pair_count = (
-        sum(getattr(s, name) for s in statistics) // len(statistics)
-        for name in ("count", "pair_count")
-    )
-    result = Statistics(statistics[0].dim)
-    for s in statistics:
-        result._combine(count, s.mean, s.C * count)
-        if pair_count:
-            result._pair_scatter = result._pair_scatter + s.C_M * pair_count
-            result.pair_count += pair_count
-    return result
 
 
 def _checked_pairs(pairs: ArrayLike, count: int) -> NDArray[np.int64]:

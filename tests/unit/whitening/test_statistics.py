@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from of_matrices import D, cov, descriptors, rows_of
 
+from experiments.weights.sources import balanced
 from kd_cv.whitening import load
 from kd_cv.whitening import statistics as statistics_module
 from kd_cv.whitening.statistics import Statistics
@@ -101,7 +102,7 @@ def test_balanced_statistics_count_each_of_them_the_same(data):
     expected = Statistics(D).update(*many)
     for _ in range(3):  # three times as often, as many as the others are
         expected.update(*few)
-    even = statistics_module.balanced(statistics)
+    even = balanced(statistics)
     assert (even.count, even.pair_count) == (statistics[0].count + statistics[1].count, 160)
     np.testing.assert_allclose(even.mean, expected.mean, atol=1e-12)
     np.testing.assert_allclose(even.C, expected.C, atol=1e-12)
