@@ -3,7 +3,6 @@
 import json
 import sys
 
-import cv2
 import numpy as np
 import pytest
 
@@ -12,9 +11,7 @@ pytest.importorskip("skimage")
 from experiments.benchmarks import bench as runner
 from experiments.benchmarks import commands
 from experiments.benchmarks.inputs import Config
-from experiments.benchmarks.measure import Target
 from experiments.benchmarks.sections import run
-from kd_cv.parallel import cores
 
 pytestmark = pytest.mark.slow
 
@@ -55,12 +52,6 @@ def test_a_section_has_as_many_rows(section, count):
     assert all(np.isfinite(row.result.median) for row in rows.values())
 
 
-@needs_proc
-def test_detector_memory_is_measured_apart():
-    (row,) = rows_of("detector-memory").values()
-    assert row.of_bytes and ratio(row) > 0
-
-
 @pytest.mark.nightly
 @pytest.mark.skipif(sys.platform == "win32", reason="no getrusage")
 def test_the_whole_command_is_measured_from_outside(monkeypatch):
@@ -72,15 +63,6 @@ def test_the_whole_command_is_measured_from_outside(monkeypatch):
     assert list(rows) == ["kd-cv match, 320 x 240"]
     assert all(row.unit == "s" and row.result.median > 0.1 for row in rows.values())
     assert all(50 < float(row.note.removesuffix(" MB")) < 900 for row in rows.values())
-
-
-@pytest.mark.skipif(cores() < 2, reason="one core")
-def test_threads_compares_one_with_two_and_leaves_the_setting_alone():
-    before = cv2.getNumThreads()
-    rows = rows_of("threads")
-    assert cv2.getNumThreads() == before
-    assert [row.target for row in rows.values()] == [Target(1.7), Target(1.7), None]
-    assert all(ratio(row) > 0 for row in rows.values())
 
 
 def test_the_command_prints_one_object(monkeypatch, capsys):

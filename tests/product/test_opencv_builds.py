@@ -75,36 +75,3 @@ def test_two_builds_in_one_folder_are_warned_of_once(tmp_path, builds, kept):
     names = " ".join(sorted(name for name, _ in builds))
     said = f"pip uninstall -y {names} && pip install {builds[kept][0]}=={builds[kept][1]}"
     assert said in child.stderr
-
-
-# The set-up of the Makefile -----------------------------------------------------------------------
-
-HEADLESS = ROOT / "tools/headless.py"
-needs_source = pytest.mark.skipif(not HEADLESS.exists(), reason="not in the source tree")
-
-
-@pytest.fixture
-def pip(bare):
-    """A pip that notes what it is told; with the headless build, cv2 loads."""
-    (bare / "pip").mkdir()
-    (bare / "pip/__init__.py").touch()
-    (bare / "pip/__main__.py").write_text(
-        "import sys\n"
-        "with open('told', 'a') as file:\n"
-        "    print(*sys.argv[1:4], file=file)\n"
-        "if sys.argv[1] == 'install':\n"
-        "    open('cv2/__init__.py', 'w').close()\n"
-    )
-    return bare
-
-
-@pytest.mark.slow
-@needs_source
-def test_the_set_up_takes_the_headless_build_of_the_same_version_once(pip):
-    for _ in range(2):
-        child = run(pip, HEADLESS)
-        assert child.returncode == 0, child.stderr
-        assert (pip / "told").read_text().splitlines() == [
-            "uninstall --yes opencv-python",
-            "install opencv-python-headless==5.0.0.93 --quiet",
-        ]
