@@ -3,8 +3,9 @@
     python -m experiments bench [SECTION ...] [--quick] [--image FILE] [--json]
 
 Sections, side by side with cv2.SIFT and Kornia; all of them if none is named, which takes minutes:
-detector, detector-large, detector-memory, match, detector-stages, sift, threads, growth, feature,
-kornia, module, busy, start, memory, module-memory, stages.
+detector, detector-large, detector-memory, match-calls, neighbours, poses, views, match,
+detector-stages, sift, threads, growth, feature, kornia, module, busy, start, memory, module-memory,
+stages.
 What is not installed is skipped. Keep the machine idle.
 """
 

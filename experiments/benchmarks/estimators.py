@@ -1,6 +1,6 @@
 """Homographies and poses by the estimators of `two_view`, PoseLib and pycolmap, side by side.
 
-python -m experiments estimators [--planes FOLDER ...] [--cameras PHOTOS CAMERAS ...] [--seeds 3]
+python -m experiments estimators [--planes FOLDER ...] [--cameras PHOTOS CAMERAS ...] [--seeds 6]
     [--synthetic]
 
 All estimate from the same matches of KD. Planes are sequences with homographies, image 1 with each
@@ -15,7 +15,7 @@ import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import cv2
 import numpy as np
@@ -151,8 +151,18 @@ def synthetic(seeds: int) -> None:
         print(f"| {model} | {count} | {inliers:.0%} | {' | '.join(cells)} |", flush=True)
 
 
-def _on_synthetic(model: str, count: int, inliers: float, seed: int) -> tuple[float, float]:
-    """The error, in pixels of the true matches or degrees of the pose, and the seconds."""
+class Scene(NamedTuple):
+    """Matching points of two images, exact ones and those seen, and the true camera and pose."""
+
+    exact: tuple[Points, Points]
+    points: tuple[Points, Points]
+    K: NDArray[np.float64]
+    R: NDArray[np.float64]
+    t: NDArray[np.float64]
+
+
+def scene(count: int, inliers: float, seed: int) -> Scene:
+    """A scene of `synthetic`."""
     rng = np.random.default_rng(seed)
     K = two_view.camera_of(1000.0, (960, 1280))
     R, t = cv2.Rodrigues(rng.normal(0, 0.1, 3))[0], rng.normal(0, 0.5, 3)
@@ -161,6 +171,12 @@ def _on_synthetic(model: str, count: int, inliers: float, seed: int) -> tuple[fl
     points0, points1 = (points + rng.normal(0, 0.5, points.shape) for points in exact)
     wrong = rng.permutation(count)[round(inliers * count) :]
     points1[wrong] = rng.uniform((0, 0), (1280, 960), (len(wrong), 2))
+    return Scene((exact[0], exact[1]), (points0, points1), K, R, t)
+
+
+def _on_synthetic(model: str, count: int, inliers: float, seed: int) -> tuple[float, float]:
+    """The error, in pixels of the true matches or degrees of the pose, and the seconds."""
+    exact, (points0, points1), K, R, t = scene(count, inliers, seed)
     start = time.perf_counter()
     views = two_view.estimate(points0, points1, model, threshold=THRESHOLD, K0=K, K1=K)
     seconds = time.perf_counter() - start

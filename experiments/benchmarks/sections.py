@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from experiments.benchmarks import commands, compute, detect, fresh, rivals
+from experiments.benchmarks import commands, compute, detect, fresh, matching, rivals
 from experiments.benchmarks.inputs import Config, Inputs, load_inputs
 from experiments.benchmarks.measure import CannotMeasure, Row
 from experiments.benchmarks.report import Part, Report, Say, header
@@ -38,6 +38,10 @@ SECTIONS = {
     "detector": Section("OpenCV's features / KDDescriptor, call by call", detect.detector),
     "detector-large": Section("the same at 12 megapixels", detect.large),
     "detector-memory": Section("peak memory of detectAndCompute", detect.detector_memory),
+    "match-calls": Section("SIFT, knnMatch and MAGSAC / match", matching.match_calls),
+    "neighbours": Section("nearest neighbours / the bare product", matching.neighbours),
+    "poses": Section("match's pose estimation", matching.poses),
+    "views": Section("detectAndCompute with synthetic views", matching.views),
     "match": Section("kd-cv match of two photographs", commands.match_large),
     "detector-stages": Section(
         "each stage of detect on 1 thread / its floor: OpenCV's blurs, a copy, arithmetic",

@@ -21,7 +21,7 @@ from kd_cv.checks import as_int, as_positive
 from kd_cv.keypoints import from_keypoints
 from kd_cv.matching.neighbours import RATIO, as_ratio
 
-SEEDS = 3  # how often the robust estimate is made of each pair, its matches in another order
+SEEDS = 6  # how often the robust estimate is made of each pair, its matches in another order
 
 Gray = NDArray[np.uint8]
 Float64 = NDArray[np.float64]

@@ -66,7 +66,8 @@ class Pipeline:
 
 
 def make_pipelines(names: Iterable[str], max_keypoints: int = 2000) -> list[Pipeline]:
-    """Pipelines by name: "kd", "kd3" (three scales), "kd64" (64 dimensions), all with our detector;
+    """Pipelines by name: "kd", "kd-views" (three views), "kd3" (three scales), "kd64" (64
+    dimensions), all with our detector;
     "kd+sift" with SIFT's; "sift", "rootsift", "orb", and where OpenCV has them "akaze", "brisk";
     learned ones where their packages are installed (see `learned`): "xfeat", "disk", "aliked",
     "kornia:CLASS".
@@ -74,6 +75,7 @@ def make_pipelines(names: Iterable[str], max_keypoints: int = 2000) -> list[Pipe
     n = max_keypoints
     makers: dict[str, Callable[[], Any]] = {
         "kd": lambda: KDDescriptor(n),
+        "kd-views": lambda: KDDescriptor(n, views=3),
         "kd3": lambda: KDDescriptor(n, scales=3),
         "kd64": lambda: KDDescriptor(n, dim=64),
         "kd+sift": lambda: KDDescriptor(detector=cv2.SIFT_create(n)),
@@ -141,7 +143,7 @@ def plane_scores(
 ) -> PairScore:
     """Of one pair of images with a known homography."""
     (x0, d0), (x1, d1) = image0, image1
-    matches, _ = match_descriptors(d0, d1, ratio=measure.ratio)
+    matches, _ = match_descriptors(d0, d1, ratio=measure.ratio, points0=x0, points1=x1)
     a, b = x0[matches[:, 0]], x1[matches[:, 1]]
     correct = int((reprojection_errors(a, b, plane.H_0to1) <= measure.threshold).sum())
     again = metrics.repeatability(x0, x1, plane.H_0to1, (plane.shape0, plane.shape1))

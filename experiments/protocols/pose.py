@@ -80,7 +80,9 @@ def pose_scores(
     """Of one pair: by how many degrees the pose is wrong, how many "inliers" it has, and to which
     of the BASELINES it belongs."""
     (points0, rows0), (points1, rows1) = image0, image1
-    matches, _ = match_descriptors(rows0, rows1, ratio=measure.ratio)
+    matches, _ = match_descriptors(
+        rows0, rows1, ratio=measure.ratio, points0=points0, points1=points1
+    )
     R_true, t_true = relative(*views)
     wrong, agree = [], []
     for order in orders(len(matches), measure.seeds):
