@@ -4,7 +4,7 @@
     nox -s torch           the sets with torch; its wheels bring several GB of CUDA libraries
     nox -s builds          each build of OpenCV, alone and with a second one on top of it
     nox -t oldest          one set; what follows -- goes to pytest
-    nox -s nightly         the long tests: changed files, kills, full disks, soaks; then the sets
+    nox -s nightly         the long tests: changed files, kills, full disks, soaks, speed; the sets
     nox -s release         the archives of a release and their bill of materials
 
 Each set is a file of constraints in tests/compat. Its Python must be on the path.
@@ -77,6 +77,7 @@ def nightly(session: nox.Session) -> None:
     session.run("python", "tools/headless.py")
     session.run("python", "-m", "pytest", "-m", "nightly", *session.posargs)
     session.run("python", "-m", "experiments", "soak")
+    session.run("python", "-m", "experiments", "bench", "detector", "sift", "kornia", "--quick")
     for name in ("core", "builds"):
         session.notify(name)
 

@@ -11,13 +11,19 @@ from numba import config
 FASTMATH = frozenset({"reassoc", "contract", "nsz", "arcp"})
 
 
-def jit(function: Callable[..., Any], fastmath: frozenset[str] = FASTMATH) -> Any:
-    """Compile a function when it is first called; keep the code in NUMBA_CACHE_DIR if possible."""
+def jit(
+    function: Callable[..., Any], fastmath: frozenset[str] = FASTMATH, inline: bool = False
+) -> Any:
+    """Compile a function when it is first called; keep the code in NUMBA_CACHE_DIR if possible.
+
+    inline: into its callers. An array is seven arguments: short calls take as long as their work.
+    """
     options: dict[str, Any] = {
         "nogil": True,
         "fastmath": set(fastmath),
         "error_model": "numpy",
         "no_cfunc_wrapper": True,
+        "forceinline": inline,
     }
     if int(config.OPT) == 3:  # type: ignore[attr-defined]  # slower code is not kept
         try:

@@ -92,11 +92,3 @@ def _after_fork() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
-
-
-from contextlib import contextmanager  # noqa: E402
-
-
-@contextmanager
-def on_threads(count):  # type: ignore[no-untyped-def]
-    yield

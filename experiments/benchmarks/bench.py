@@ -6,17 +6,37 @@ Sections, side by side with cv2.SIFT and Kornia; all of them if none is named, w
 detector, detector-large, detector-memory, match-calls, neighbours, poses, views, match,
 detector-stages, sift, threads, growth, feature, kornia, module, busy, start, memory, module-memory,
 stages.
-What is not installed is skipped. Keep the machine idle.
+What is not installed is skipped. Keep the machine idle. On a machine with AVX-512 everything is
+measured once more without it, by a process of its own, for the column AVX2.
 """
 
 import argparse
 import json
+import os
+import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
+import cv2
+
 from experiments.benchmarks.inputs import QUICK, Config
+from experiments.benchmarks.measure import Spread
+from experiments.benchmarks.report import Report
 from experiments.benchmarks.sections import run
+
+#: What restricts Numba, NumPy, OpenCV and torch to AVX2. Numba takes the features of the machine
+#: unless they are given beside the name of the CPU.
+AVX2 = {
+    "NUMBA_CPU_NAME": "haswell",
+    "NUMBA_CPU_FEATURES": "+avx2,+fma",
+    "OPENBLAS_CORETYPE": "Haswell",
+    "OPENCV_CPU_DISABLE": "AVX512-SKX",
+    "OPENCV_IPP": "avx2",
+    "ATEN_CPU_CAPABILITY": "avx2",
+    "ONEDNN_MAX_CPU_ISA": "AVX2",
+}
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -35,8 +55,31 @@ def main(arguments: Sequence[str]) -> int:
         report = run(QUICK if args.quick else Config(), args.image, args.sections, _say)
     except (ValueError, OSError, ImportError) as error:
         parser.error(str(error))
+    if cv2.checkHardwareSupport(cv2.CPU_AVX512_SKX):
+        report = with_avx2(report, arguments)
     print(json.dumps(report.as_dict()) if args.json else report)
     return int(report.failed)
+
+
+def with_avx2(report: Report, arguments: Sequence[str]) -> Report:
+    """The report with what the same command measures without AVX-512."""
+    _say("once more without AVX-512")
+    command = [sys.executable, "-m", "experiments", "bench", *arguments, "--json"]
+    run = subprocess.run(command, env={**os.environ, **AVX2}, capture_output=True, text=True)
+    if not run.stdout:
+        raise RuntimeError(f"the process without AVX-512 failed: {run.stderr}")
+    found = {
+        (part["name"], row["name"]): Spread(**row["result"])
+        for part in json.loads(run.stdout)["parts"]
+        for row in part["rows"]
+    }
+    parts = (
+        replace(
+            part, rows=tuple(replace(r, avx2=found.get((part.name, r.name))) for r in part.rows)
+        )
+        for part in report.parts
+    )
+    return replace(report, parts=tuple(parts))
 
 
 def _say(text: str) -> None:

@@ -48,7 +48,7 @@ class Row:
     """One line of the table.
 
     result in `unit` ("x" is a ratio); against and ours, where there are two things to compare, in
-    seconds, or in bytes if `of_bytes`.
+    seconds, or in bytes if `of_bytes`; avx2: the result without AVX-512, if the machine has it.
     """
 
     name: str
@@ -59,6 +59,7 @@ class Row:
     target: Target | None = None
     note: str = ""
     of_bytes: bool = False
+    avx2: Spread | None = None
 
 
 def take_turns(

@@ -16,7 +16,7 @@ from experiments.benchmarks.inputs import Inputs
 from experiments.benchmarks.measure import Row, Spread
 
 Say = Callable[[str], None]
-COLUMNS = ("measured", "against", "ours", "result", "target", "met", "")
+COLUMNS = ("measured", "against", "ours", "result", "AVX2", "target", "met", "")
 PACKAGES = ("numpy", "scipy", "numba", "torch", "kornia")
 
 
@@ -80,6 +80,7 @@ def cells(row: Row) -> tuple[str, ...]:
         show(row.against.median) if row.against else "",
         show(row.ours.median) if row.ours else "",
         with_quartiles(row.result, row.unit),
+        f"{_digits(row.avx2.median)} {row.unit}" if row.avx2 else "",
         f"{sign}{row.target.value:g}" if row.target else "",
         ("yes" if row.target.met(row.result) else "NO") if row.target else "",
         row.note,

@@ -40,10 +40,9 @@ def operations(spec: Spec, dim: int) -> dict[str, int]:
         "sample": 19 * pixels,
         # twice 3 products and 4 sums; the sum of squares
         "smooth": 16 * pixels,
-        "gradients": 2 * pixels,
-        # squared norm and its sum 4, roots and division 4, cosines and sines 13, weights 6; and
-        # eight sums for four pixels of each plane
-        "planes": (27 + 2 * PLANES) * pixels,
+        # gradients 2, squared norm and its sum 4, roots and division 4, cosines and sines 13,
+        # weights 6; and eight sums for four pixels of each plane
+        "planes": (29 + 2 * PLANES) * pixels,
         # each function meets a quarter of the pixels
         "product": 2 * PLANES * functions * pixels // 4,
         # the sum of squares, the scale, and adding up scales: 4 for each dimension

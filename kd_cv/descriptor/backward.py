@@ -49,7 +49,9 @@ def _constants(spec: Spec) -> tuple[Any, ...]:
     smooth, diff = np.float32(c.smooth), np.float32(c.diff)
     rows, columns = np.nonzero((smooth != 0) | (diff != 0))
     reach = int(np.abs(rows - columns).max())
-    return smooth, diff, reach, plan.Phi, plan.first, kept, plan.source, plan.weight, plan.part_ends
+    F = np.uintp(len(plan.Phi))
+    source = np.array(compiled.SLOTS, np.uintp)[plan.source // F] * F + plan.source % F
+    return smooth, diff, reach, plan.Phi, plan.first, kept, source, plan.weight, plan.part_ends
 
 
 @jit

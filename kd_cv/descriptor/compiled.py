@@ -17,7 +17,7 @@ they would become float64. Loop variables have names of their own, which saves N
 """
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,17 +29,18 @@ from kd_cv.descriptor.spec import MAX_PATCH_SIZE, PLANES, Spec
 from kd_cv.jit import jit
 
 LANES = 16
-HIGH = (2, 3, 5, 6)  # the planes of k = 2 and 3
-TILE = 4  # keypoints whose planes are multiplied together
+SLOTS = (2, 3, 5, 6, 0, 1, 4)  # the order of the planes: first those of k = 2 and 3
+HIGH = SLOTS[:4]
+_none, _1, _2, _3, _4, _5, _6 = np.arange(7, dtype=np.uintp)
 # Constant distances between buffers tell the compiler that they are apart. They are no powers of 2,
 # which would put all buffers into the same lines of the cache.
 ROOM = np.uintp((MAX_PATCH_SIZE + 4) ** 2)
 QUARTER = np.uintp((MAX_PATCH_SIZE // 2) ** 2 + 16)
 # Where the buffers of `spatial_sums` begin.
-FX, FY, BEYOND, PATCH, MIDDLE, SMOOTH = ROOM * np.arange(6, dtype=np.uintp)
-WEIGHT, COS1, COS2, COS3, SIN1, SIN2, SIN3, NEXT = ROOM * np.arange(6, 14, dtype=np.uintp)
-SCRATCH = WEIGHT + TILE * (NEXT - WEIGHT)
-_, ODD_X, ODD_Y, ODD_XY = TILE * QUARTER * np.arange(4, dtype=np.uintp)
+FX, FY, BEYOND, PATCH, MIDDLE, SMOOTH, ROWS = ROOM * np.arange(7, dtype=np.uintp)
+SCRATCH = ROWS + np.uintp(PLANES) * ROOM
+_, ODD_X, ODD_Y, ODD_XY, PLANE = QUARTER * np.arange(5, dtype=np.uintp)
+LOW = _4 * PLANE
 STAGES = ("sample", "smooth", "planes", "product", "recombine", "finish")
 # How many stages run up to each of them.
 _, TO_SMOOTH, TO_PLANES, TO_PRODUCT, TO_RECOMBINE, TO_FINISH = range(1, 7)
@@ -51,10 +52,8 @@ _one = np.float32(1.0)
 _two = np.float32(2.0)
 _zero = np.float32(0.0)
 _fade = np.float32(FADE)
-_lanes, _tile, _planes = np.uintp(LANES), np.uintp(TILE), np.uintp(PLANES)
-_16 = np.uintp(16)
-_meets_all = ~np.isin(np.arange(PLANES), HIGH)  # planes of functions that meet all
-_none, _1, _2, _3, _4 = np.arange(5, dtype=np.uintp)
+_lanes, _planes = np.uintp(LANES), np.uintp(PLANES)
+_16, _400 = np.uintp(16), np.uintp(400)
 
 _NO_BYTES, _NO_FLOATS = (
     Pyramid.of(np.zeros((4, 4), dtype)).pairs for dtype in (np.uint8, np.float32)
@@ -68,9 +67,10 @@ class Plan:
     grid       (3 * ROOM,) row and column of each of the samples, P rows of P + 4: the first and
                the last column of the patch three times; then 1, or 0 for the repeated ones
     taps       (5,) smoothing
-    Phi        (F', Q) folded functions: those that meet all planes, by parity; then those that
-               meet only k = 2 and 3, by parity; each of the eight groups is padded to threes
-    first      (9,) where each of these eight begins in Phi
+    Phi        (F', Q) folded functions by parity; of each, first those that meet all planes, then
+               those that meet only k = 2 and 3; then zeros, for tiles of three and of four
+    first      (5,) where each parity begins in Phi
+    meet_all   (4,) how many of its functions meet all planes
     once       (h,) 0 for the middle column of an odd patch, which has no mirror image; else 1
     opposite   (h,) where the mirror image of a row of P + 4 begins: LLVM would not run vectorised
                code with a negative step
@@ -84,6 +84,7 @@ class Plan:
     taps: Array32
     Phi: Array32
     first: NDArray[np.int64]
+    meet_all: NDArray[np.int64]
     once: Array32
     opposite: NDArray[np.uintp]
     source: NDArray[np.uintp]
@@ -108,16 +109,17 @@ def plan(spec: Spec) -> Plan:
     high = ~np.delete(c.T, HIGH, axis=0).any(axis=(0, 2))  # functions that meet HIGH alone
 
     rows: list[NDArray[np.float64]] = []
-    first = [0]
+    first, meet_all = [0], []
     position = np.zeros(len(functions), dtype=np.int64)
-    for alone in (False, True):
-        for parity in range(4):  # even-even, odd in x, odd in y, odd in both
-            members = np.flatnonzero((odd_x + 2 * odd_y == parity) & (high == alone))
-            for f in members:
-                position[f] = len(rows)
-                rows.append(functions[f, :h, :h].ravel())
-            rows += [np.zeros(h * h)] * (-len(members) % 3)
-            first.append(len(rows))
+    for parity in range(4):  # even-even, odd in x, odd in y, odd in both
+        members = np.flatnonzero(odd_x + 2 * odd_y == parity)
+        members = members[np.argsort(high[members], kind="stable")]
+        position[members] = len(rows) + np.arange(len(members))
+        rows += [functions[f, :h, :h].ravel() for f in members]
+        meet_all.append(np.count_nonzero(~high[members]))
+        padded_length = max(-(-len(members) // 3) * 3, -(-meet_all[-1] // 4) * 4)
+        rows += [np.zeros(h * h)] * (padded_length - len(members))
+        first.append(len(rows))
 
     once = np.ones(h, np.float32)
     once[P // 2 :] = 0
@@ -126,7 +128,7 @@ def plan(spec: Spec) -> Plan:
     weight = np.zeros((D, 4))
     d, k, f = np.nonzero(c.T.transpose(2, 0, 1))  # in the order of d
     i = np.arange(len(d)) - np.searchsorted(d, d)
-    source[d, i] = k * F + position[f]
+    source[d, i] = np.argsort(SLOTS)[k] * F + position[f]
     weight[d, i] = c.T[k, f, d]
     row, column = np.mgrid[:P, -2 : P + 2].reshape(2, -1)
     nearest = np.clip(column, 0, P - 1)
@@ -138,6 +140,7 @@ def plan(spec: Spec) -> Plan:
         np.float32(c.taps),
         np.ascontiguousarray(rows, dtype=np.float32),
         np.array(first),
+        np.array(meet_all),
         once,
         np.array([(P - 1 - i) * (P + 4) for i in range(h)], np.uintp),
         source,
@@ -185,7 +188,7 @@ def describe(
         corners,
         corners.view(np.float32),
         np.zeros(SCRATCH, np.float32),
-        np.zeros(4 * TILE * QUARTER, np.float32),
+        np.zeros(PLANES * PLANE, np.float32),
     )
     V = np.zeros(blocks * D * LANES, np.float32)
     lanes, norm = np.empty(D * LANES, np.float32), np.empty(LANES, np.float32)
@@ -194,8 +197,8 @@ def describe(
         sums = np.zeros(blocks * PLANES * F * LANES, np.float32)
         spatial_sums(
             *pairs, floats, pyramid.levels, at_scale, pyramid.gain, np.uintp(P), plan.grid,
-            plan.taps, plan.Phi.reshape(-1), plan.first, plan.once, plan.opposite, *buffers, stages,
-            sums,
+            plan.taps, plan.Phi.reshape(-1), plan.first, plan.meet_all, plan.once, plan.opposite,
+            *buffers, stages, sums,
         )  # fmt: skip
         if stages >= TO_RECOMBINE:
             rows = np.uintp(PLANES * F), np.uintp(D)
@@ -208,7 +211,7 @@ def describe(
             out[:] = raised(out, power)
 
 
-@jit
+@partial(jit, inline=True)
 def dots(X, x, dx, Y, y, dy, length, out, o, ox, oy):
     """Scalar products of 4 rows of X with 3 of Y.
 
@@ -245,201 +248,219 @@ def dots(X, x, dx, Y, y, dy, length, out, o, ox, oy):
     out[o3], out[o3 + oy], out[o3 + oy + oy] = d0, d1, d2
 
 
-@jit
-def fold(scratch, plane, once, opposite, P, h, folded, to):
-    """A plane in scratch, P rows of P + 4, into four parities of the quarter h x h.
+@partial(jit, inline=True)
+def planes(scratch, begin, end, W, grid, to):
+    """The planes of the pixels begin..end of the smoothed patch, and the sum of their gradients^2.
 
+    Weight, weight cos k theta and weight sin k theta go to `to`, ROOM apart in the order of SLOTS.
+    """
+    total = _zero
+    above, beside, below = SMOOTH + _1 + begin, SMOOTH + W + begin, SMOOTH + W + W + _1 + begin
+    inside = begin + ROOM + ROOM + _2
+    for p in range(end - begin):
+        gx = scratch[beside + p] - scratch[beside + p + _2]
+        gy = scratch[above + p] - scratch[below + p]
+        g2 = gx * gx + gy * gy
+        total += g2 if grid[inside + p] > _zero else _zero
+        some = g2 >= _no_gradient
+        magnitude = np.sqrt(g2)
+        inverse = _one / magnitude if some else _zero
+        w = np.sqrt((magnitude if some else _zero) + _eps)
+        c, s = gx * inverse if some else -_one, gy * inverse
+        c2, s2 = c * c - s * s, _two * s * c
+        here = to + p
+        scratch[here] = w * c2
+        scratch[here + ROOM] = w * (c2 * c - s2 * s)
+        scratch[here + _2 * ROOM] = w * s2
+        scratch[here + _3 * ROOM] = w * (s2 * c + c2 * s)
+        scratch[here + _4 * ROOM] = w
+        scratch[here + _5 * ROOM] = w * c
+        scratch[here + _6 * ROOM] = w * s
+    return total
+
+
+@partial(jit, inline=True)
+def fold(scratch, upper, lower, once, opposite, P, h, begin, end, folded, to):
+    """Rows begin..end of a plane, of P + 4, into four parities of the quarter h x h.
+
+    The plane's first row would lie at `upper`, for its upper half, and at `lower`, for the other.
     The four pixels that mirror each other, a, b to its right, c below a, d below b, give even-even,
     odd in x, odd in y, odd in both. A middle row or column has no mirror image; its pixels count
     once in every parity, where the odd functions vanish but for the exact centre.
     """
     W, last = P + _4, P - _1
-    for i in range(h):
-        above, under, low = plane + i * W, plane + opposite[i], once[i]
+    for i in range(begin, end):
+        above, under, low, here = upper + i * W, lower + opposite[i], once[i], to + i * h
         for j in range(h):
             mirrored, sole = last - j, once[j]
             a, b = scratch[above + j], scratch[above + mirrored] * sole
             c, d = scratch[under + j] * low, scratch[under + mirrored] * sole * low
             even, odd, even_under, odd_under = a + b, a - b, c + d, c - d
-            folded[to + j] = even + even_under
-            folded[to + j + ODD_X] = odd + odd_under
-            folded[to + j + ODD_Y] = even - even_under
-            folded[to + j + ODD_XY] = odd - odd_under
-        to += h
+            folded[here + j] = even + even_under
+            folded[here + j + ODD_X] = odd + odd_under
+            folded[here + j + ODD_Y] = even - even_under
+            folded[here + j + ODD_XY] = odd - odd_under
 
 
 @jit
 def spatial_sums(
     bytes_, coarser_bytes, floats_, coarser_floats, floats, levels, steps, gain, P, grid, taps, Phi,
-    first, once, opposite, at, words, corners, pixels, scratch, folded, stages, sums,
+    first, meet_all, once, opposite, at, words, corners, pixels, scratch, folded, stages, sums,
 ):  # fmt: skip
     """Steps 1 and 2: for each frame, the planes of its patch against the functions.
 
     The first four are the `pairs` of a `Pyramid`, of uint8 and, if `floats`, float32, levels and
     gain those of the pyramid itself; steps (N, 5). Frame n goes to sums (blocks, 7 * F', LANES) at
-    [n // LANES, k * F' + f, n % LANES], if it can be described and has texture.
+    [n // LANES, slot * F' + f, n % LANES], if it can be described and has texture.
 
     Scratch: at (ROOM,) where the samples lie, words (ROOM,) their four pixels if they are bytes,
-    corners (2 * ROOM,) with pixels the same memory if they are floats. folded: by parity, plane
-    and frame. In scratch, rows of P + 4: fractions, distance from the image, the patch with two
-    rows more at both ends, smoothed down its columns, smoothed with one row more at both ends, 7
-    planes. Loops run over all rows at once, because to begin a loop costs as much as a short row.
+    corners (2 * ROOM,) with pixels the same memory if they are floats. folded: by plane, in the
+    order of SLOTS, and parity. In scratch, rows of P + 4: fractions, distance from the image, the
+    patch with two rows more at both ends, smoothed down its columns, smoothed with one row more at
+    both ends, some rows of 7 planes. Loops run over all rows at once, because to begin a loop costs
+    as much as a short row.
     """
     W = P + _4
     samples = P * W
     h = (P + _1) // _2
+    block = _400 // W if _400 > W else _1  # rows whose planes stay in the cache
     Q, count = h * h, np.uintp(steps.shape[0])
     F = np.uintp(Phi.shape[0]) // Q
     inside, below, ends = PATCH + W + W, PATCH + W + W + samples - W, PATCH + W + W + samples
     area = np.float32(P) * np.float32(P)
     centre = 0.5 * (np.float64(P) - 1.0)
-    for start in range(_none, count, _tile):
-        stop = start + _tile if start + _tile < count else count
-        for n in range(start, stop):
-            textured, level = False, int(steps[n, 0])
-            shift = (n - start) * _planes * ROOM
-            if level >= 0:
-                # Bilinear samples; outside the image its border is repeated. Positions, loads and
-                # interpolation are separate loops: the loads cannot be vectorised.
-                height, width = levels[level, 1], levels[level, 2]
-                cx, cy, ax, ay = steps[n, 1], steps[n, 2], steps[n, 3], steps[n, 4]
-                reach = centre * (abs(ax) + abs(ay))
-                # Coordinates relative to a pixel of the image at or before the patch keep float32
-                # exact.
-                left = min(max(int(cx - reach), 0), width - 1)
-                top = min(max(int(cy - reach), 0), height - 1)
-                corner_x = np.float32(cx - centre * (ax - ay) - left)
-                corner_y = np.float32(cy - centre * (ax + ay) - top)
-                step_x, step_y = np.float32(ax), np.float32(ay)
-                columns, rows = width - 1 - left, height - 1 - top
-                right, bottom = np.float32(columns), np.float32(rows)
-                last_x, last_y = np.float32(max(columns - 1, 0)), np.float32(max(rows - 1, 0))
-                stride = np.int32(width)
-                origin = np.uintp(levels[level, 0] + top * width + left)
-                under = np.uintp(width if rows > 0 else 0)
-                outside = _zero
-                for t0 in range(samples):
-                    down, column = grid[t0], grid[t0 + ROOM]
-                    x = (corner_x - down * step_y) + column * step_x
-                    y = (corner_y + down * step_x) + column * step_y
-                    near_x, near_y = min(max(x, _zero), right), min(max(y, _zero), bottom)
-                    beyond = abs(x - near_x) + abs(y - near_y)
-                    outside += beyond
-                    xi, yi = np.int32(min(near_x, last_x)), np.int32(min(near_y, last_y))
-                    scratch[FX + t0] = near_x - np.float32(xi)
-                    scratch[FY + t0] = near_y - np.float32(yi)
-                    scratch[BEYOND + t0] = beyond
-                    at[t0] = np.uint32(yi * stride + xi)
-                if floats:
-                    image_f = floats_ if level == 0 else coarser_floats
-                    for t1 in range(samples):
-                        here_f = origin + np.uintp(at[t1])
-                        corners[t1] = image_f[here_f]
-                        corners[t1 + ROOM] = image_f[here_f + under]
-                    for t2 in range(samples):
-                        upper_f, lower_f = pixels[t2 + t2], pixels[t2 + t2 + ROOM + ROOM]
-                        upper_f += scratch[FX + t2] * (pixels[t2 + t2 + _1] - upper_f)
-                        lower_f += scratch[FX + t2] * (pixels[t2 + t2 + ROOM + ROOM + _1] - lower_f)
-                        scratch[inside + t2] = upper_f + scratch[FY + t2] * (lower_f - upper_f)
-                else:
-                    image = bytes_ if level == 0 else coarser_bytes
-                    for t3 in range(samples):
-                        here = origin + np.uintp(at[t3])
-                        words[t3] = image[here] | image[here + under] << _16
-                    for t4 in range(samples):
-                        word = np.int32(words[t4])
-                        upper, lower = (
-                            np.float32(np.int32(word & 255)),
-                            np.float32(np.int32(word >> 16 & 255)),
-                        )
-                        upper += scratch[FX + t4] * (np.float32(np.int32(word >> 8 & 255)) - upper)
-                        lower += scratch[FX + t4] * (np.float32(np.int32(word >> 24 & 255)) - lower)
-                        scratch[inside + t4] = upper + scratch[FY + t4] * (lower - upper)
-                # What was repeated beyond the image fades into the mean of the patch.
-                if outside > _zero:
-                    mean = 0.0
-                    for t5 in range(samples):
-                        mean += np.float64(scratch[inside + t5] * grid[t5 + ROOM + ROOM])
-                    mean /= np.float64(area)
-                    for t6 in range(samples):
-                        far, repeated = scratch[BEYOND + t6], np.float64(scratch[inside + t6])
-                        kept = np.float64(max(_one - far / _fade, _zero))
-                        faded = mean + kept * (repeated - mean)
-                        scratch[inside + t6] = faded if far > _zero else repeated
+    for n in range(count):
+        level = int(steps[n, 0])
+        if level < 0:
+            continue
+        # Bilinear samples; outside the image its border is repeated. Positions, loads and
+        # interpolation are separate loops: the loads cannot be vectorised.
+        height, width = levels[level, 1], levels[level, 2]
+        cx, cy, ax, ay = steps[n, 1], steps[n, 2], steps[n, 3], steps[n, 4]
+        reach = centre * (abs(ax) + abs(ay))
+        # Coordinates relative to a pixel of the image at or before the patch keep float32 exact.
+        left = min(max(int(cx - reach), 0), width - 1)
+        top = min(max(int(cy - reach), 0), height - 1)
+        corner_x = np.float32(cx - centre * (ax - ay) - left)
+        corner_y = np.float32(cy - centre * (ax + ay) - top)
+        step_x, step_y = np.float32(ax), np.float32(ay)
+        columns, rows = width - 1 - left, height - 1 - top
+        right, bottom = np.float32(columns), np.float32(rows)
+        last_x, last_y = np.float32(max(columns - 1, 0)), np.float32(max(rows - 1, 0))
+        stride = np.int32(width)
+        origin = np.uintp(levels[level, 0] + top * width + left)
+        under = np.uintp(width if rows > 0 else 0)
+        outside = _zero
+        for t0 in range(samples):
+            down, column = grid[t0], grid[t0 + ROOM]
+            x = (corner_x - down * step_y) + column * step_x
+            y = (corner_y + down * step_x) + column * step_y
+            near_x, near_y = min(max(x, _zero), right), min(max(y, _zero), bottom)
+            beyond = abs(x - near_x) + abs(y - near_y)
+            outside += beyond
+            xi, yi = np.int32(min(near_x, last_x)), np.int32(min(near_y, last_y))
+            scratch[FX + t0] = near_x - np.float32(xi)
+            scratch[FY + t0] = near_y - np.float32(yi)
+            scratch[BEYOND + t0] = beyond
+            at[t0] = np.uint32(yi * stride + xi)
+        if floats:
+            image_f = floats_ if level == 0 else coarser_floats
+            for t1 in range(samples):
+                here_f = origin + np.uintp(at[t1])
+                corners[t1] = image_f[here_f]
+                corners[t1 + ROOM] = image_f[here_f + under]
+            for t2 in range(samples):
+                upper_f, lower_f = pixels[t2 + t2], pixels[t2 + t2 + ROOM + ROOM]
+                upper_f += scratch[FX + t2] * (pixels[t2 + t2 + _1] - upper_f)
+                lower_f += scratch[FX + t2] * (pixels[t2 + t2 + ROOM + ROOM + _1] - lower_f)
+                scratch[inside + t2] = upper_f + scratch[FY + t2] * (lower_f - upper_f)
+        else:
+            image = bytes_ if level == 0 else coarser_bytes
+            for t3 in range(samples):
+                here = origin + np.uintp(at[t3])
+                words[t3] = image[here] | image[here + under] << _16
+            for t4 in range(samples):
+                word = np.int32(words[t4])
+                upper, lower = (
+                    np.float32(np.int32(word & 255)),
+                    np.float32(np.int32(word >> 16 & 255)),
+                )
+                upper += scratch[FX + t4] * (np.float32(np.int32(word >> 8 & 255)) - upper)
+                lower += scratch[FX + t4] * (np.float32(np.int32(word >> 24 & 255)) - lower)
+                scratch[inside + t4] = upper + scratch[FY + t4] * (lower - upper)
+        # What was repeated beyond the image fades into the mean of the patch.
+        if outside > _zero:
+            mean = 0.0
+            for t5 in range(samples):
+                mean += np.float64(scratch[inside + t5] * grid[t5 + ROOM + ROOM])
+            mean /= np.float64(area)
+            for t6 in range(samples):
+                far, repeated = scratch[BEYOND + t6], np.float64(scratch[inside + t6])
+                kept = np.float64(max(_one - far / _fade, _zero))
+                faded = mean + kept * (repeated - mean)
+                scratch[inside + t6] = faded if far > _zero else repeated
 
-                # Separable smoothing with 5 taps, times the gain; all borders repeated.
-                if stages >= TO_SMOOTH:
-                    for t7 in range(W):
-                        first_row, last_row = scratch[inside + t7], scratch[below + t7]
-                        scratch[PATCH + t7] = scratch[PATCH + W + t7] = first_row
-                        scratch[ends + t7] = scratch[ends + W + t7] = last_row
-                    square = _zero
-                    tap0, tap1, tap2 = taps[2], taps[1], taps[0]
-                    up1, down1, down2 = PATCH + W, inside + W, inside + W + W
-                    for t8 in range(samples):
-                        pixel = scratch[inside + t8]
-                        square += pixel * pixel * grid[t8 + ROOM + ROOM]
-                        scratch[MIDDLE + t8] = (
-                            tap0 * pixel
-                            + tap1 * (scratch[up1 + t8] + scratch[down1 + t8])
-                            + tap2 * (scratch[PATCH + t8] + scratch[down2 + t8])
-                        )
-                    tap0, tap1, tap2 = tap0 * gain, tap1 * gain, tap2 * gain
-                    to = SMOOTH + W + _1
-                    for t9 in range(samples - _4):
-                        middle = MIDDLE + t9
-                        scratch[to + t9] = (
-                            tap0 * scratch[middle + _2]
-                            + tap1 * (scratch[middle + _1] + scratch[middle + _3])
-                            + tap2 * (scratch[middle] + scratch[middle + _4])
-                        )
-                    for i0 in range(SMOOTH + W, SMOOTH + W + samples, W):
-                        scratch[i0], scratch[i0 + P + _1] = scratch[i0 + _1], scratch[i0 + P]
-                    for j0 in range(SMOOTH, SMOOTH + W):
-                        scratch[j0] = scratch[j0 + W]
-                        scratch[j0 + samples + W] = scratch[j0 + samples]
+        # Separable smoothing with 5 taps, times the gain; all borders repeated.
+        if stages >= TO_SMOOTH:
+            for t7 in range(W):
+                first_row, last_row = scratch[inside + t7], scratch[below + t7]
+                scratch[PATCH + t7] = scratch[PATCH + W + t7] = first_row
+                scratch[ends + t7] = scratch[ends + W + t7] = last_row
+            square = _zero
+            tap0, tap1, tap2 = taps[2], taps[1], taps[0]
+            up1, down1, down2 = PATCH + W, inside + W, inside + W + W
+            for t8 in range(samples):
+                pixel = scratch[inside + t8]
+                square += pixel * pixel * grid[t8 + ROOM + ROOM]
+                scratch[MIDDLE + t8] = (
+                    tap0 * pixel
+                    + tap1 * (scratch[up1 + t8] + scratch[down1 + t8])
+                    + tap2 * (scratch[PATCH + t8] + scratch[down2 + t8])
+                )
+            tap0, tap1, tap2 = tap0 * gain, tap1 * gain, tap2 * gain
+            to = SMOOTH + W + _1
+            for t9 in range(samples - _4):
+                middle = MIDDLE + t9
+                scratch[to + t9] = (
+                    tap0 * scratch[middle + _2]
+                    + tap1 * (scratch[middle + _1] + scratch[middle + _3])
+                    + tap2 * (scratch[middle] + scratch[middle + _4])
+                )
+            for i0 in range(SMOOTH + W, SMOOTH + W + samples, W):
+                scratch[i0], scratch[i0 + P + _1] = scratch[i0 + _1], scratch[i0 + P]
+            for j0 in range(SMOOTH, SMOOTH + W):
+                scratch[j0] = scratch[j0 + W]
+                scratch[j0 + samples + W] = scratch[j0 + samples]
 
-                # The seven planes: weight, weight cos k theta, weight sin k theta.
-                if stages >= TO_PLANES:
-                    total = _zero
-                    beside, row_below = SMOOTH + W, SMOOTH + W + W + _1
-                    for p in range(samples - _4):
-                        gx = scratch[beside + p] - scratch[beside + p + _2]
-                        gy = scratch[SMOOTH + _1 + p] - scratch[row_below + p]
-                        g2 = gx * gx + gy * gy
-                        total += g2 if grid[p + ROOM + ROOM + _2] > _zero else _zero
-                        some = g2 >= _no_gradient
-                        magnitude = np.sqrt(g2)
-                        inverse = _one / magnitude if some else _zero
-                        w = np.sqrt((magnitude if some else _zero) + _eps)
-                        c, s = gx * inverse if some else -_one, gy * inverse
-                        c2, s2 = c * c - s * s, _two * s * c
-                        to_plane = shift + p
-                        scratch[WEIGHT + to_plane] = w
-                        scratch[COS1 + to_plane] = w * c
-                        scratch[COS2 + to_plane] = w * c2
-                        scratch[COS3 + to_plane] = w * (c2 * c - s2 * s)
-                        scratch[SIN1 + to_plane] = w * s
-                        scratch[SIN2 + to_plane] = w * s2
-                        scratch[SIN3 + to_plane] = w * (s2 * c + c2 * s)
-                    textured = total > _flat * (square * gain * gain + area)
-
-            if not textured and stages >= TO_PRODUCT:
-                for p1 in range(shift, shift + _planes * ROOM):
-                    scratch[WEIGHT + p1] = _zero
+        # The seven planes and their parities, a few rows and those that mirror them at a time.
+        if stages >= TO_PLANES:
+            total = _zero
+            for i1 in range(_none, h, block):
+                i2 = i1 + block if i1 + block < h else h
+                low = P - i2 if P - i2 > h else h  # a middle row is its own mirror image
+                total += planes(scratch, i1 * W, i2 * W, W, grid, ROWS)
+                total += planes(scratch, low * W, (P - i1) * W, W, grid, ROWS + block * W)
+                for slot in range(_none, _planes):
+                    plane = ROWS + slot * ROOM
+                    upper_rows, lower_rows = plane - i1 * W, plane + (block - low) * W
+                    fold(scratch, upper_rows, lower_rows, once, opposite, P, h, i1, i2, folded,
+                         slot * PLANE)  # fmt: skip
+            if not total > _flat * (square * gain * gain + area):
+                continue
 
         # Planes against functions.
         if stages >= TO_PRODUCT:
-            to_lane = start // _lanes * _planes * F * _lanes + start % _lanes
-            for k in range(_planes):
-                for m in range(stop - start):
-                    plane = WEIGHT + (m * _planes + k) * ROOM
-                    fold(scratch, plane, once, opposite, P, h, folded, m * QUARTER)
-                for group in range(4 if _meets_all[k] else 8):
-                    parity = np.uintp(group) % _4 * ODD_X
-                    for f in range(np.uintp(first[group]), np.uintp(first[group + 1]), _3):
-                        to_sums = to_lane + (k * F + f) * _lanes
-                        dots(folded, parity, QUARTER, Phi, f * Q, Q, Q, sums, to_sums, _1, _lanes)
+            to_lane = n // _lanes * _planes * F * _lanes + n % _lanes
+            to_low = to_lane + _4 * F * _lanes
+            for group in range(4):
+                begin, parity = np.uintp(first[group]), np.uintp(group) * QUARTER
+                for f in range(begin, np.uintp(first[group + 1]) - _2, _3):
+                    o = to_lane + f * _lanes
+                    dots(folded, parity, PLANE, Phi, f * Q, Q, Q, sums, o, F * _lanes, _lanes)
+                for f1 in range(begin, begin + np.uintp(meet_all[group]), _4):
+                    o1 = to_low + f1 * _lanes
+                    dots(Phi, f1 * Q, Q, folded, LOW + parity, PLANE, Q, sums, o1, _lanes,
+                         F * _lanes)  # fmt: skip
 
 
 @jit

@@ -207,11 +207,12 @@ def test_flat_images_give_zeros_on_both_paths(monkeypatch, dtype):
             assert not run(flat, frames, Spec(P), magnification=12.0).any()
 
 
-def test_planes_are_folded_by_parity():
+def test_functions_are_ordered_by_parity():
     plan = compiled.plan(Spec(32))
-    # 14, 12, 12 and 6 functions that meet all planes, and in each parity five that meet only those
-    # of k = 2 and 3; each padded to threes.
-    assert np.diff(plan.first).tolist() == [15, 12, 12, 6, 6, 6, 6, 6]
+    # And in each parity five that meet only the planes of k = 2 and 3; padded for tiles of three
+    # and of four.
+    assert plan.meet_all.tolist() == [14, 12, 12, 6]
+    assert np.diff(plan.first).tolist() == [21, 18, 18, 12]
     assert plan.Phi.shape == (69, 16 * 16)
 
 
