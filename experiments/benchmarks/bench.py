@@ -26,6 +26,7 @@ from experiments.benchmarks.measure import Spread
 from experiments.benchmarks.report import Report
 from experiments.benchmarks.sections import run
 
+AVX512_SKX = 256  # CV_CPU_AVX512_SKX of OpenCV, which has no name in Python
 #: What restricts Numba, NumPy, OpenCV and torch to AVX2. Numba takes the features of the machine
 #: unless they are given beside the name of the CPU.
 AVX2 = {
@@ -55,7 +56,7 @@ def main(arguments: Sequence[str]) -> int:
         report = run(QUICK if args.quick else Config(), args.image, args.sections, _say)
     except (ValueError, OSError, ImportError) as error:
         parser.error(str(error))
-    if cv2.checkHardwareSupport(cv2.CPU_AVX512_SKX):
+    if cv2.checkHardwareSupport(AVX512_SKX):
         report = with_avx2(report, arguments)
     print(json.dumps(report.as_dict()) if args.json else report)
     return int(report.failed)

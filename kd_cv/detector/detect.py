@@ -22,6 +22,8 @@ from kd_cv.parallel import in_parallel
 
 #: Rows of a strip: the rows around it that it needs too would else cost more than it does itself.
 STRIP = 128
+#: Columns of a strip, an even number: the memory of a wide image is that of its area.
+COLUMNS = 4096
 #: The standard deviation that images are brought to: with it the contrast 0.04 gives about as many
 #: keypoints as cv2.SIFT's. And the smallest share of their root mean square that is more than the
 #: rounding of float32.
@@ -143,23 +145,30 @@ def _of_octave(
     `image` is the first level, or, with a gain, the image that it is made of.
     """
     height, width = image.shape
-    starts = range(0, height, STRIP)
-    strips: list[Any] = [None] * len(starts)
+    parts = [(y, x) for y in range(0, height, STRIP) for x in range(0, width, COLUMNS)]
+    strips: list[Any] = [None] * len(parts)
+    margin = 2 * REACH + 2 + sum(len(taps) // 2 for taps in space.taps)
     following = np.empty(((height + 1) // 2, (width + 1) // 2), np.float32)
     compiled = load_compiled_detector()
 
-    def strip(start: int) -> None:
-        stop = min(start + STRIP, height)
+    def strip(part: int) -> None:
+        start, first = parts[part]
+        stop, last = min(start + STRIP, height), min(first + COLUMNS, width)
+        left = max(0, first - margin)
+        columns, even = image[:, left : last + margin], slice(first - left, last - left, 2)
+        next_columns = following[:, first // 2 : (last + 1) // 2]
         least = space.smallest(weakest.value, octave)
-        D, top = _differences(image, space, gain, start, stop, following, compiled)
+        D, top = _differences(columns, space, gain, (start, stop), next_columns, even, compiled)
         inside = max(start, REACH) - top, min(stop, height - REACH) - top
         rows = (compiled.extrema if compiled else _by_core)(D, *inside, least, space.roundness)
+        rows[:, 0] += left
         rows[:, 1] += top
+        rows = rows[(rows[:, 0] >= first) & (rows[:, 0] < last)]  # the others lie in another part
         rows[:, 3] = space.strength(rows[:, 3], octave, rows[:, 2])
-        strips[start // STRIP] = rows = masked(rows, mask, 2**octave)
+        strips[part] = rows = masked(rows, mask, 2**octave)
         weakest.update(rows[rows[:, 4] > 0, 3])
 
-    in_parallel(starts, strip)
+    in_parallel(range(len(parts)), strip)
     return np.concatenate(strips), following
 
 
@@ -167,16 +176,16 @@ def _differences(
     image: NDArray[Any],
     space: ScaleSpace,
     gain: float | None,
-    start: int,
-    stop: int,
+    strip: tuple[int, int],
     following: Array32,
+    even: slice,
     compiled: ModuleType | None,
 ) -> tuple[Array32, int]:
-    """D (n + 2, rows, W) of rows start..stop and REACH more, and where they begin.
+    """D (n + 2, rows, W) of the rows of a strip and REACH more, and where they begin.
 
-    Every second pixel of level n in these rows goes to the next octave.
+    Every second pixel of level n in these rows goes to the next octave, of the columns `even`.
     """
-    height, width = image.shape
+    (height, width), (start, stop) = image.shape, strip
     taps = [t.astype(np.float32) for t in space.taps]
     reaches = [len(t) // 2 for t in taps]
 
@@ -200,8 +209,8 @@ def _differences(
         after = np.empty((bottom - top, width), np.float32)
         blurred(before, taps[level], 1.0, top - above, after, D[level - 1], first - above)
         if level == space.layers:
-            even = start + start % 2
-            following[even // 2 : (stop + 1) // 2] = after[even - top : stop - top : 2, ::2]
+            row = start + start % 2
+            following[row // 2 : (stop + 1) // 2] = after[row - top : stop - top : 2, even]
         before, above = after, top
     return D, first
 

@@ -1,5 +1,7 @@
 """The scale space, its extrema and their fit, against closed forms and against each other."""
 
+import tracemalloc
+
 import cv2
 import numpy as np
 import pytest
@@ -60,7 +62,8 @@ def test_of_two_blobs_as_bright_the_larger_one_is_stronger():
 def test_levels_are_the_image_blurred_by_their_sigmas(camera, compiled):
     space = ScaleSpace(sigma=1.1)
     following = np.empty((256, 256), np.float32)
-    D, top = detect._differences(camera, space, 1 / 255, 128, 256, following, compiled)
+    every = slice(0, 512, 2)
+    D, top = detect._differences(camera, space, 1 / 255, (128, 256), following, every, compiled)
     image = camera / 255.0
     levels = [
         gaussian_filter(image, np.sqrt(s**2 - CAMERA_BLUR**2), mode="mirror", truncate=6)
@@ -153,6 +156,19 @@ def test_strips_leave_no_seam(camera, monkeypatch):
     monkeypatch.setattr(detect, "STRIP", 16)
     striped = extrema(camera, ScaleSpace(contrast=0.01))
     assert same(whole, striped) > 0.999 and same(striped, whole) > 0.999
+    monkeypatch.setattr(detect, "COLUMNS", 64)
+    parts = extrema(camera, ScaleSpace(contrast=0.01))
+    assert same(whole, parts) > 0.999 and same(parts, whole) > 0.999
+
+
+def test_a_wide_image_needs_the_memory_of_its_area(camera):
+    peaks = []
+    for image in (np.tile(camera[:128], (16, 4)), np.tile(camera[:128], (1, 64))):
+        tracemalloc.start()
+        extrema(image, ScaleSpace(), 1000)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] < 2 * peaks[0] < 20 * image.size
 
 
 def test_the_gain_follows_the_deviation_and_not_the_type(camera):
