@@ -1,8 +1,11 @@
 """The benchmark runs for real on a tiny configuration; its structure is checked, never a time."""
 
 import json
+import os
+import subprocess
 import sys
 
+import cv2
 import numpy as np
 import pytest
 
@@ -10,7 +13,7 @@ pytest.importorskip("skimage")
 
 from experiments.benchmarks import bench as runner
 from experiments.benchmarks import commands
-from experiments.benchmarks.inputs import Config
+from experiments.benchmarks.inputs import QUICK, Config
 from experiments.benchmarks.sections import run
 
 pytestmark = pytest.mark.slow
@@ -65,8 +68,30 @@ def test_the_whole_command_is_measured_from_outside(monkeypatch):
     assert all(50 < float(row.note.removesuffix(" MB")) < 900 for row in rows.values())
 
 
+@pytest.mark.nightly
+def test_the_column_without_avx512_is_of_the_same_rows():
+    report = run(QUICK, only=["threads"])
+    rows = runner.with_avx2(report, ["threads", "--quick"]).parts[0].rows
+    assert [row.name for row in rows] == [row.name for row in report.parts[0].rows]
+    assert all(row.avx2.median > 0 and row.avx2 != row.result for row in rows)
+
+
+def test_without_avx512_compiled_code_has_none_of_its_registers(tmp_path):
+    code = """if True:
+        import numpy as np
+        from kd_cv import KDDescriptor
+        from kd_cv.descriptor import compiled
+        image = np.random.default_rng(0).integers(0, 256, (99, 99), dtype=np.uint8)
+        KDDescriptor().detectAndCompute(image, None)
+        print("".join(compiled.spatial_sums.inspect_asm().values()))"""
+    environment = {**os.environ, **runner.AVX2, "NUMBA_CACHE_DIR": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True)
+    assert b"ymm" in done.stdout and b"zmm" not in done.stdout, done.stderr
+
+
 def test_the_command_prints_one_object(monkeypatch, capsys):
     monkeypatch.setattr(runner, "QUICK", TINY)
+    monkeypatch.setattr(cv2, "checkHardwareSupport", lambda feature: False)
     assert runner.main(["growth", "--quick", "--json"]) == 0
     printed = json.loads(capsys.readouterr().out)
     assert {"machine", "versions", "threads"} <= set(printed["header"])
