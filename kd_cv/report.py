@@ -28,7 +28,6 @@ from kd_cv.gray import as_gray
 from kd_cv.io.files import replacing
 from kd_cv.io.images import reduced
 from kd_cv.keypoints import from_keypoints, views_of
-from kd_cv.matching.neighbours import RATIO
 from kd_cv.matching.result import MatchResult, named_failure
 from kd_cv.matching.two_view import NAMES, WORDS
 from kd_cv.opencv.kd_descriptor import KDDescriptor
@@ -53,13 +52,12 @@ def write_report(
     results: Results,
     *,
     names: tuple[str, str],
-    ratio: float = RATIO,
     threshold: float = 3.0,
 ) -> None:
     """Write a page of two matched images to a file, whole or not at all.
 
     image0, image1  (H, W, 3) BGR
-    results         title -> what was matched with `ratio` and `threshold`, and the descriptor that
+    results         title -> what was matched with `threshold`, and the descriptor that
                     matched it; the first is shown, the others beside it. The slider shows the
                     candidates; a KDDescriptor is explained by heat maps
     names           of the two photographs
@@ -67,7 +65,7 @@ def write_report(
     >>> images = [cv2.merge([image] * 3) for image in (image0, image1)]
     >>> write_report("report.html", *images, {"KD": (result, KDDescriptor())}, names=("a", "b"))
     """
-    page = Page((image0, image1), names, ratio, threshold).html(results)
+    page = Page((image0, image1), names, threshold).html(results)
     with replacing(path) as temporary:
         temporary.write_text(page, encoding="utf-8")
 
@@ -77,7 +75,6 @@ class Page(NamedTuple):
 
     images: tuple[Image, Image]
     names: tuple[str, str]
-    ratio: float = RATIO
     threshold: float = 3.0
 
     def html(self, results: Results) -> str:
@@ -92,7 +89,7 @@ class Page(NamedTuple):
         H_0to1 = first.H_0to1 if first.success else None
         data = {
             "sizes": [list(image.shape[1::-1]) for image in self.images],
-            "ratio": float(self.ratio),
+            "ratio": float(first.ratio),
             "lines": MAX_LINES,
             "columns": COLUMNS,
             "overlay": H_0to1 is not None,
@@ -165,7 +162,7 @@ class Page(NamedTuple):
             )
         counts = (
             f"{result.inliers.sum()} inliers of {len(result.matches)} matches at ratio "
-            f"{self.ratio:g} · {found}"
+            f"{result.ratio:g} · {found}"
         )
         words = WORDS[result.model] if result.success else ("", "")
         data = {
@@ -212,7 +209,7 @@ class Page(NamedTuple):
             )
         )
         inliers = result.errors(points0, points1) <= self.threshold
-        inliers[ratios <= self.ratio] = result.inliers
+        inliers[ratios <= result.ratio] = result.inliers
         order = np.argsort(ratios, kind="stable")[:most]
         return matches[order], ratios[order], inliers[order]
 

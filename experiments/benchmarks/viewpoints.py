@@ -1,7 +1,7 @@
 """Synthetic views: homographies and poses of `match`, and of KDDescriptor in other code.
 
 python -m experiments viewpoints [--planes FOLDER ...] [--cameras PHOTOS CAMERAS ...]
-    [--extreme FOLDER ...] [--keypoints 2000] [--max-size 640] [--seeds 6]
+    [--extreme FOLDER ...] [--keypoints 2000] [--max-size 640] [--seeds 6] [--views auto 3 5 11]
 
 Planes are sequences with homographies, cameras are folders of photographs and of their true
 cameras, each pair up to 90 degrees apart. Extreme pairs are image 1 of a sequence and its image 2
@@ -41,10 +41,9 @@ from kd_cv.matching.neighbours import RATIO
 from kd_cv.matching.pipeline import AUTO, Found, search, search_views
 from kd_cv.matching.result import positions
 
-WAYS: dict[str, tuple[int, ...]] = {
-    "match, views=1": (1,), "match, auto": AUTO, "match, views=3": (3,), "match, views=5": (5,),
-    "match, views=11": (11,),
-}  # fmt: skip
+#: The argument `views` of match -> the numbers of views that are searched.
+WAYS: dict[str, tuple[int, ...]] = {"1": (1,), "auto": AUTO, "3": (3,), "5": (5,), "11": (11,)}
+Ways = dict[str, tuple[int, ...]]
 FIRST, THRESHOLD, MAX_ANGLE, PARTS = "match, views=1", 3.0, 90.0, (0, 30, 60, 90)
 TILTS, RIGHT, ENOUGH_RIGHT = (4.0, 6.0), 5.0, 15
 Look = Callable[[int, int], Found]
@@ -58,22 +57,26 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--keypoints", type=int, default=2000, help="of an image, at most")
     parser.add_argument("--max-size", type=int, help="longer side of a plane, in pixels")
     parser.add_argument("--seeds", type=int, default=6, help="orders of the same keypoints")
+    parser.add_argument("--views", nargs="*", choices=WAYS, default=list(WAYS), help="beside 1")
     args = parser.parse_args(arguments)
+    ways = {f"match, views={name}": WAYS[name] for name in dict.fromkeys(["1", *args.views])}
     if args.planes:
         sets = itertools.chain.from_iterable(map(read_images, args.planes))
-        tables = planes(of_homographies(sets, args.max_size), args.keypoints, args.seeds)
+        data = of_homographies(sets, args.max_size)
+        tables = planes(data, args.keypoints, args.seeds, ways)
         report("homography, AUC of the corner error", tables, (1, 3, 5, 10), FIRST)
     if args.cameras:
         folders = zip(args.cameras[::2], args.cameras[1::2], strict=True)
         scenes = ((photos.name, read_cameras(photos, cameras)) for photos, cameras in folders)
-        by_angle = poses(of_cameras(scenes, MAX_ANGLE), args.keypoints, args.seeds)
+        data = of_cameras(scenes, MAX_ANGLE)
+        by_angle = poses(data, args.keypoints, args.seeds, ways)
         for part, tables in by_angle.items():
             report(
                 f"pose, AUC of the error, views {part} degrees apart", tables, (5, 10, 20), FIRST
             )
     if args.extreme:
         sets = itertools.chain.from_iterable(map(read_images, args.extreme))
-        extreme(of_homographies(sets, args.max_size), args.keypoints)
+        extreme(of_homographies(sets, args.max_size), args.keypoints, ways)
     return 0
 
 
@@ -104,7 +107,9 @@ class Images:
         return look
 
 
-def planes(data: Iterator[Views], keypoints: int, seeds: int) -> dict[str, list[PairScore]]:
+def planes(
+    data: Iterator[Views], keypoints: int, seeds: int, ways: Ways
+) -> dict[str, list[PairScore]]:
     """Corner errors of each way on the pairs of all sequences."""
     tables: dict[str, list[PairScore]] = {}
     for views in data:
@@ -113,7 +118,7 @@ def planes(data: Iterator[Views], keypoints: int, seeds: int) -> dict[str, list[
             errors: dict[str, list[float]] = {}
             for seed in range(seeds):
                 look = images.look(i, j, "homography", (None, None), seed)
-                found = {name: search_views(look, counts)[0] for name, counts in WAYS.items()}
+                found = {name: search_views(look, counts)[0] for name, counts in ways.items()}
                 matrices = {name: one.two_views.matrix for name, one in found.items()}
                 for count in (1, 3):
                     both = images.of(i, count, 1, seed), images.of(j, count, 1, seed)
@@ -137,7 +142,7 @@ def own_code(image0: tuple[Any, Any], image1: tuple[Any, Any]) -> NDArray[np.flo
 
 
 def poses(
-    data: Iterator[Views], keypoints: int, seeds: int
+    data: Iterator[Views], keypoints: int, seeds: int, ways: Ways
 ) -> dict[str, dict[str, list[PairScore]]]:
     """Angle errors of each way on the pairs of all scenes, by the angle between the views."""
     tables: dict[str, dict[str, list[PairScore]]] = {}
@@ -147,7 +152,7 @@ def poses(
             R_true, t_true = relative(view0, view1)
             part = int(np.searchsorted(PARTS, viewing_angle(view0, view1), side="right"))
             label = f"{PARTS[part - 1]} to {PARTS[min(part, len(PARTS) - 1)]}"
-            for name, counts in WAYS.items():
+            for name, counts in ways.items():
                 errors = []
                 for seed in range(seeds):
                     look = images.look(i, j, "essential", (view0.K, view1.K), seed)
@@ -161,9 +166,9 @@ def poses(
     return tables
 
 
-def extreme(data: Iterator[Views], keypoints: int) -> None:
+def extreme(data: Iterator[Views], keypoints: int, ways: Ways) -> None:
     """Table: how many extreme pairs each way solves."""
-    solved = dict.fromkeys(WAYS, 0)
+    solved = dict.fromkeys(ways, 0)
     pairs = 0
     for number, views in enumerate(data):
         rng = np.random.default_rng(number)
@@ -172,7 +177,7 @@ def extreme(data: Iterator[Views], keypoints: int) -> None:
             seen, M = tilted(views.grays[1], tilt, rng.uniform(0, np.pi))
             images = Images([views.grays[0], seen], keypoints)
             pairs += 1
-            for name, counts in WAYS.items():
+            for name, counts in ways.items():
                 look = images.look(0, 1, "homography", (None, None), 0)
                 solved[name] += is_solved(search_views(look, counts)[0], M @ plane.H_0to1)
     print(f"\n| extreme pairs | solved of {pairs} |\n|---|---|")

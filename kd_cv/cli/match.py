@@ -16,7 +16,6 @@ from kd_cv.cli.options import (
     MaxKeypoints,
     MaxSize,
     Photos,
-    Ratio,
     Weights,
     check_output,
     make_feature,
@@ -25,7 +24,6 @@ from kd_cv.cli.pair import Answer, Options, Pair, load_pair, run
 from kd_cv.cli.tables import print_table
 from kd_cv.io.files import printable, replacing
 from kd_cv.matching.geometry import reprojection_errors, warp_points
-from kd_cv.matching.neighbours import RATIO
 from kd_cv.matching.pipeline import STEPS
 from kd_cv.matching.result import named_failure
 from kd_cv.matching.two_view import NAMES, WORDS
@@ -71,7 +69,13 @@ def command(
     ] = "dog",
     max_keypoints: MaxKeypoints = 5000,
     max_size: MaxSize = 3200,
-    ratio: Ratio = RATIO,
+    ratio: Annotated[
+        float | None,
+        typer.Option(
+            help="Largest ratio of the distances to the nearest neighbour and to the nearest at "
+            "another place; by default 0.85 for kd, 0.8 for sift and rootsift."
+        ),
+    ] = None,
     model: Annotated[
         Literal["auto", "homography", "fundamental", "essential"],
         typer.Option(
@@ -157,7 +161,7 @@ def command(
             }
             write_report(
                 report, *images, described,
-                names=pair.names, ratio=options.ratio, threshold=options.threshold,
+                names=pair.names, threshold=options.threshold,
             )  # fmt: skip
     if save_homography and chosen.result.success:
         _write_homography(save_homography, chosen.result.H_0to1)

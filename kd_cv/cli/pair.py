@@ -16,7 +16,7 @@ from kd_cv.extras import extra
 from kd_cv.gray import as_gray
 from kd_cv.io.files import printable
 from kd_cv.io.sources import read_source
-from kd_cv.matching.neighbours import RATIO, as_ratio
+from kd_cv.matching.neighbours import as_ratio
 from kd_cv.matching.pipeline import match, timing
 from kd_cv.matching.result import MatchResult
 from kd_cv.opencv.dog import DoG
@@ -124,7 +124,7 @@ class Options:
     detector: str = "dog"
     max_keypoints: int = 5000
     max_size: int = 3200
-    ratio: float = RATIO
+    ratio: float | None = None
     model: Literal["auto", "homography", "fundamental", "essential"] = "auto"
     threshold: float = 3.0
     views: str = "auto"
@@ -135,7 +135,8 @@ class Options:
             as_positive(self.focal, "--focal")
         as_int(self.max_size, "--max-size", 16)
         make_detector(self.detector, 1)
-        as_ratio(self.ratio, "--ratio")
+        if self.ratio is not None:
+            as_ratio(self.ratio, "--ratio")
         as_positive(self.threshold, "--threshold")
         as_int(self.max_keypoints, "--max-keypoints")
         if self.views != "auto" and self.views not in map(str, VIEWS):

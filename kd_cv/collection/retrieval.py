@@ -180,6 +180,7 @@ class Index:
 
         `kd_cv.collection.colmap.reconstruct` takes them.
         """
+        top = as_int(top, "top")
         wanted: dict[tuple[str, str], None] = {}
         with reading(self.features) as stored:
             for i, name in enumerate(self.names):
@@ -194,7 +195,10 @@ class Index:
 
 def verified(hit: Hit, query: ImageFeatures, other: ImageFeatures) -> Hit:
     """Match the query (image 0) with an image (1) and count its inliers."""
-    matches, _ = match_descriptors(query.descriptors, other.descriptors, ratio=RATIO)
+    matches, _ = match_descriptors(
+        query.descriptors, other.descriptors,
+        ratio=RATIO, points0=query.frames[:, :2], points1=other.frames[:, :2],
+    )  # fmt: skip
     points0, points1 = query.frames[matches[:, 0], :2], other.frames[matches[:, 1], :2]
     views = estimate(points0, points1, "auto", threshold=THRESHOLD)
     H_0to1 = views.matrix if views.model == "homography" else None

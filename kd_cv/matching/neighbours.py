@@ -16,7 +16,9 @@ from kd_cv.checks import as_float
 from kd_cv.parallel import in_parallel
 from kd_cv.types import Array32
 
-RATIO = 0.85  # of the distances to the nearest and to the second nearest, at most
+#: Of the distances to the nearest and to the second nearest, at most: of KD, whose whitening
+#: spreads unrelated descriptors evenly, and of SIFT.
+RATIO, SIFT_RATIO = 0.85, 0.8
 #: Keypoints at most this many pixels apart are at one place: they may be the same point with
 #: another orientation or scale, or seen in another view.
 SAME_PLACE = 5.0

@@ -18,7 +18,13 @@ from kd_cv.gray import as_gray, to_8bit
 from kd_cv.io.images import reduced
 from kd_cv.io.sources import Source, as_source
 from kd_cv.keypoints import from_keypoints, strongest
-from kd_cv.matching.neighbours import RATIO, Matches, as_ratio, match_descriptors
+from kd_cv.matching.neighbours import (
+    RATIO,
+    SIFT_RATIO,
+    Matches,
+    as_ratio,
+    match_descriptors,
+)
 from kd_cv.matching.result import MatchResult, positions
 from kd_cv.matching.two_view import (
     NEEDED,
@@ -51,7 +57,7 @@ def match(
     *,
     detector: Detector | None = None,
     max_keypoints: int | None = None,
-    ratio: float = RATIO,
+    ratio: float | None = None,
     mutual: bool = True,
     threshold: float = 3.0,
     model: str = "homography",
@@ -68,7 +74,7 @@ def match(
     max_keypoints  at most so many of each image, the strongest; MAX_KEYPOINTS (20,000) by default.
                 A descriptor that finds fewer, such as KDDescriptor(200), is not asked for more
     ratio       accept a match whose nearest neighbour is closer than `ratio` times the nearest at
-                another place
+                another place; by default what is usual: 0.85 for KD, 0.8 for other descriptors
     mutual      and is the nearest neighbour in both directions
     threshold   of the model's inliers, in pixels
     model       "homography" for one plane, "fundamental" for a scene, "essential" for a scene and
@@ -94,6 +100,8 @@ def match(
     feature = _limited(as_feature(descriptor), max_keypoints)
     counts = _counts(views, feature)
     check_model(model, cameras=True)  # of which `_cameras` knows more
+    if ratio is None:
+        ratio = RATIO if isinstance(feature, KDDescriptor) else SIFT_RATIO
     ratio, threshold = as_ratio(ratio), as_positive(threshold, "threshold")
     sources = as_source(image0, "image0"), as_source(image1, "image1")
     K0, K1 = _cameras(sources, (camera0, camera1), model)
@@ -123,6 +131,7 @@ def match(
         failure="" if two_views.success else _failure(pixels, best.keypoints, two_views),
         images=pixels,
         views=used,
+        ratio=ratio,
     )
 
 

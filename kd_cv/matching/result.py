@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from kd_cv.io.files import PathLike, replacing
 from kd_cv.matching.geometry import epipolar_errors, reprojection_errors
-from kd_cv.matching.neighbours import Matches, no_matches
+from kd_cv.matching.neighbours import RATIO, Matches, no_matches
 from kd_cv.matching.two_view import WORDS, Model
 from kd_cv.types import Array32, Image, KeyPoints
 
@@ -33,6 +33,7 @@ class MatchResult:
     failure  why there is no success, in one sentence; empty if there is
     images   the two images, as they were matched and drawn
     views    how many synthetic views of each image were searched
+    ratio    the largest that was accepted
     """
 
     keypoints0: KeyPoints
@@ -51,6 +52,7 @@ class MatchResult:
     failure: str = ""
     images: tuple[Image | None, Image | None] = field(default=(None, None), compare=False)
     views: int = 1
+    ratio: float = RATIO
 
     def __repr__(self) -> str:
         return (

@@ -132,6 +132,8 @@ def test_the_arguments_of_a_search_are_checked(features: Path, extraction: Extra
     for top in (-1, 0):
         with pytest.raises(ValueError, match="top must be at least 1"):
             index.search(data.coffee(), extraction, top=top)
+        with pytest.raises(ValueError, match="top must be at least 1"):
+            index.pairs(top)
 
 
 @pytest.mark.slow

@@ -360,3 +360,16 @@ def test_views_that_cannot_be_searched_are_refused(pair):
     with pytest.raises(ValueError, match="views=3 needs the detector of KDDescriptor itself"):
         kd_cv.match(*pair, "sift", views=3)
     assert kd_cv.match(*pair, KDDescriptor(500, views=3)).views == 3
+
+
+def test_a_limit_and_a_count_of_keypoints_both_hold(pair):
+    for own, limit in ((200, 1000), (1000, 200)):
+        found = kd_cv.match(*pair, KDDescriptor(own), max_keypoints=limit, views=1)
+        assert len(found.keypoints0) <= 200 and len(found.keypoints1) <= 200
+
+
+def test_each_descriptor_has_its_usual_ratio(pair):
+    for descriptor, usual in (("kd", 0.85), ("sift", 0.8), ("rootsift", 0.8)):
+        found = kd_cv.match(*pair, descriptor, max_keypoints=300, views=1)
+        assert found.ratio == usual and 0.5 * usual < found.ratios.max() <= usual
+    assert kd_cv.match(*pair, "sift", ratio=0.7, max_keypoints=300).ratio == 0.7
