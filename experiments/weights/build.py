@@ -18,11 +18,24 @@ import cv2
 import numpy as np
 
 from experiments.protocols.candidates import make_candidates
+from experiments.protocols.hpatches import hpatches as hpatches_tasks
 from experiments.protocols.matching import image_matching
 from experiments.protocols.patch_sets import PatchSet, read_phototourism
 from experiments.protocols.readers import read_images
+from experiments.protocols.strips import strips_of_sequence
 from experiments.protocols.verification import pairs_of_set, patch_verification
-from experiments.weights.sources import MAX_DIM, USES, described, fitted, hpatches, multiview
+from experiments.weights.sources import (
+    JITTER,
+    JITTERED,
+    MAX_DIM,
+    USES,
+    described,
+    fitted,
+    hpatches,
+    jittered,
+    multiview,
+    sequences_of,
+)
 from kd_cv.descriptor.describer import describe_patches
 from kd_cv.descriptor.spec import KERNELS, Spec
 from kd_cv.io.files import replacing
@@ -47,6 +60,7 @@ ENTRIES: dict[str, dict[str, tuple[str, ...]]] = {
 KEY_OF_PATCHES = ("concat", 64, "patches")
 TRAINED_FOR_PATCHES = {"multiview": 0.3}
 
+VARIANTS_CLOSED = ("wua", "wus", "ws")
 FAMILIES = ("multiview", "hpatches")
 TEXTS = {
     "multiview": "{} scenes reconstructed from photographs: our detector's and SIFT's keypoints "
@@ -57,9 +71,8 @@ TEXTS = {
 }
 
 
-def key_of(use: str, kernel: str) -> Key:
+def key_of(use: str, kernel: str, P: int) -> Key:
     """Of images at one scale, matrices are also for whatever has none of its own."""
-    P = USES[use].patch_size
     return (kernel, P) if use == "images" else (kernel, P, use)
 
 
@@ -70,23 +83,43 @@ def of_scenes(name: str, data: Path, workspace: Path) -> tuple[dict, dict]:
     text = TEXTS[name].format(len(names), ", ".join(names))
     whitenings: dict[Key, Whitening] = {}
     for use, kernels in ENTRIES[name].items():
-        scenes = [described(source, use, kernels, workspace) for source in sources]
+        settings = USES[use]
+        scenes = [described(source, settings, kernels, workspace) for source in sources]
         if use == "images":
             statistics = [scene.statistics["concat"] for scene in scenes]
         for kernel in kernels:
             print(f"  {use} {kernel}, {len(scenes)} scenes", flush=True)
-            whitenings[key_of(use, kernel)] = fitted(scenes, use, kernel, text)
+            key = key_of(use, kernel, settings.patch_size)
+            whitenings[key] = fitted(scenes, use, settings, kernel, text)
     counts = {
         "patches": sum(s.count for s in statistics),
         "pairs": sum(s.pair_count for s in statistics),
         "scenes": len(names),
     }
-    patches = of_patches(HERE / f"{name}.npz")
+    if name == "hpatches":
+        patches = of_jittered(sequences_of(data), workspace)
+    else:
+        patches = of_patches(HERE / f"{name}.npz")
     if name in TRAINED_FOR_PATCHES:
-        samples = [described(source, "patches", (), workspace).sample for source in sources]
+        samples = [described(source, USES["patches"], (), workspace).sample for source in sources]
         share = TRAINED_FOR_PATCHES[name]
         patches[KEY_OF_PATCHES] = trained(patches[KEY_OF_PATCHES], samples, share, text)
     return whitenings | patches, {"fitted_on": text, **counts}
+
+
+def of_jittered(folders: Sequence[Path], workspace: Path) -> dict[Key, Whitening]:
+    """Matrices for ready-made patches, fitted on patches with the jitter of HPatches."""
+    sources, whitenings = jittered(folders), {}
+    text = (
+        f"{len(folders)} image sequences of HPatches: keypoints of the first image with the jitter "
+        f"of the {JITTER} patches, carried into the others by the homography"
+    )
+    for settings in JITTERED:
+        scenes = [described(source, settings, KERNELS, workspace) for source in sources]
+        for kernel in KERNELS:
+            key = key_of("patches", kernel, settings.patch_size)
+            whitenings[key] = fitted(scenes, "patches", settings, kernel, text, trained=False)
+    return whitenings
 
 
 def uses_of(whitenings: dict[Key, Whitening]) -> dict[str, str]:
@@ -98,7 +131,7 @@ def uses_of(whitenings: dict[Key, Whitening]) -> dict[str, str]:
 
 
 def of_patches(file: Path) -> dict[Key, Whitening]:
-    """The matrices for ready-made patches that a shipped file has.
+    """The matrices for ready-made patches that the shipped file of `multiview` has.
 
     They were fitted with 64 samples at magnification 8, about the window of the Phototourism
     patches, and are carried over from build to build; each says in its provenance on what.
@@ -158,9 +191,13 @@ def resized(patches: PatchSet, P: int) -> np.ndarray:
     return np.stack([cv2.resize(p, (P, P), interpolation=cv2.INTER_AREA) for p in patches.patches])
 
 
-def measured(data: Path, name: str) -> dict[str, float]:
-    """FPR95 on Liberty's patches, AP of image matching; never on what was fitted on."""
-    closed = ("wua", "wus", "ws")
+def measured(data: Path, workspace: Path, name: str) -> dict[str, float]:
+    """FPR95 on Liberty's patches, AP of image matching; never on what was fitted on.
+
+    Of the matrices for HPatches' patches: mAP of its three tasks on six sequences, fitted on the
+    others.
+    """
+    closed = VARIANTS_CLOSED
     figures = {}
     if name != "liberty":
         variants = (*closed, "wm") if name in TRAINED_FOR_PATCHES else closed
@@ -175,7 +212,26 @@ def measured(data: Path, name: str) -> dict[str, float]:
             candidates = make_candidates(["kd"], weights=[name], whitening=variants)
             for variant, score in zip(variants, image_matching(sets, candidates), strict=True):
                 figures[f"{part}_ap_{variant}"] = round(score.values["ap"], 2)
+    else:
+        figures |= left_out(data, workspace)
     return figures
+
+
+def left_out(data: Path, workspace: Path) -> dict[str, float]:
+    """mAP of HPatches' tasks on six sequences, with matrices of the others; and RootSIFT's."""
+    fits = of_jittered(sequences_of(data, "hpatches_more"), workspace)
+    candidates = make_candidates(
+        ["kd", "rootsift"], weights=[fits[KEY_OF_PATCHES]], whitening=VARIANTS_CLOSED, patch_size=64
+    )
+    strips = (
+        (images.name, strips_of_sequence(images, max_patches=200))
+        for images in read_images(data / "hpatches_sequences")
+    )
+    return {
+        f"left_out_{task}_{score.kind.rpartition('+')[2]}": round(score.values[task], 1)
+        for score in hpatches_tasks(strips, candidates)
+        for task in ("verification", "matching", "retrieval")
+    }
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -215,7 +271,7 @@ def build(data: Path, workspace: Path, names: list[str]) -> None:
             )
         )
         write(index, list(makers))
-        index[name]["figures"] = measured(data, name)
+        index[name]["figures"] = measured(data, workspace, name)
         write(index, list(makers))
 
 

@@ -13,8 +13,10 @@ from pathlib import Path
 
 import numpy as np
 
-from experiments.scenes.builders import hpatches_scene, sfm_scene
+from experiments.scenes.builders import exact_scene, hpatches_scene, sfm_scene
 from experiments.scenes.detectors import Detector
+from experiments.scenes.jitter import REGION, JitterLevel
+from experiments.scenes.sequences import read_sequence
 from kd_cv.descriptor.spec import Spec
 from kd_cv.extractor import Extractor
 from kd_cv.fit.scenes import Samples, Scene, describe_scene, kernel_part
@@ -34,6 +36,9 @@ USES = {
     "scales": Settings(32, whitening=None, magnification=15.0, scales=3),  # type: ignore[arg-type]
     "patches": Settings(64, whitening=None, magnification=8.0),  # about those of Phototourism
 }
+#: Patches as in HPatches: its measurement region, and the jitter of its hard patches.
+JITTER: JitterLevel = "hard"
+JITTERED = tuple(Settings(P, whitening=None, magnification=REGION) for P in (32, 64))
 
 # Scenes of which too few photographs can be reconstructed, that hold several places, or that show
 # single objects on many photographs, whose reconstructions take longer than all others together.
@@ -49,7 +54,7 @@ class Source:
 
     family: str  # "multiview" or "hpatches"
     name: str
-    kind: Detector
+    kind: str  # a detector, or "exact"
     build: Callable[[], Scene]
 
 
@@ -78,9 +83,28 @@ def hpatches(data: Path) -> list[Source]:
 
         return Source("hpatches", folder.name, kind, cache(build))
 
-    parts = [data / name for name in ("hpatches_sequences", "hpatches_more")]
-    folders = sorted((f for part in parts for f in part.iterdir()), key=lambda f: f.name)
-    return [source(folder, kind) for folder in folders for kind in DETECTORS]
+    return [source(folder, kind) for folder in sequences_of(data) for kind in DETECTORS]
+
+
+def jittered(folders: Sequence[Path]) -> list[Source]:
+    """Planar scenes as in HPatches: keypoints of image 1 with jitter, carried by the homography."""
+
+    def source(folder: Path) -> Source:
+        def build() -> Scene:
+            detectors: tuple[Detector, ...] = ("dog", "hessian", "harris")
+            return exact_scene(
+                read_sequence(folder), JITTER, detectors, max_keypoints=1500, max_frames=4000
+            )
+
+        return Source("hpatches", folder.name, "exact", cache(build))
+
+    return [source(folder) for folder in folders]
+
+
+def sequences_of(data: Path, *parts: str) -> list[Path]:
+    """The folders of the image sequences; of some parts of the data only."""
+    parts = parts or ("hpatches_sequences", "hpatches_more")
+    return sorted((f for part in parts for f in (data / part).iterdir()), key=lambda f: f.name)
 
 
 @dataclass(frozen=True)
@@ -93,11 +117,10 @@ class SourceStatistics:
 
 
 def described(
-    source: Source, use: str, kernels: Sequence[str], workspace: Path
+    source: Source, settings: Settings, kernels: Sequence[str], workspace: Path
 ) -> SourceStatistics:
     """The descriptors of a scene as they are used, kept in the workspace."""
-    settings = USES[use]
-    folder = workspace / "described" / f"{use}-{settings.fingerprint[:8]}"
+    folder = workspace / "described" / settings.fingerprint[:8]
     stem = f"{source.family}.{source.name}.{source.kind}"
     files = {kernel: folder / f"{stem}.{kernel}.npz" for kernel in kernels}
     sampled = folder / f"{stem}.sample.npz"
@@ -116,10 +139,15 @@ def described(
 
 
 def fitted(
-    scenes: Sequence[SourceStatistics], use: str, kernel: str = "concat", text: str = ""
+    scenes: Sequence[SourceStatistics],
+    use: str,
+    settings: Settings,
+    kernel: str = "concat",
+    text: str = "",
+    *,
+    trained: bool = True,
 ) -> Whitening:
-    """All variants, each scene counting the same; W_M of the concatenation only."""
-    settings = USES[use]
+    """All variants, each scene counting the same; W_M of the concatenation only, if `trained`."""
     spec = Spec(settings.patch_size, kernel)
     return Whitening.fit(
         balanced([scene.statistics[kernel] for scene in scenes]),
@@ -130,7 +158,7 @@ def fitted(
             "scales": list(settings.scales),
         },
         max_dim=min(MAX_DIM, spec.dim),
-        samples=[scene.sample for scene in scenes] if kernel == "concat" else (),
+        samples=[scene.sample for scene in scenes] if trained and kernel == "concat" else (),
     )
 
 

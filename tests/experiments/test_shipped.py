@@ -48,8 +48,16 @@ def test_images_and_patches_have_a_trained_whitening_of_their_own():
     assert three.settings.variant == "wm"
     assert not np.array_equal(three.projection.A, KDDescriptor().projection.A)
     assert KDDescriptor(kernel="polar").settings.variant == "ws"
-    for name in ("multiview", "hpatches"):
-        assert weights.registry()[name].uses["patches"] == "cart 64, concat 64, polar 64"
+    assert weights.registry()["multiview"].uses["patches"] == "cart 64, concat 64, polar 64"
+
+
+def test_matrices_for_hpatches_are_better_than_rootsift_on_sequences_left_out():
+    figures = weights.registry()["hpatches"].figures
+    for task in ("verification", "matching", "retrieval"):
+        assert figures[f"left_out_{task}_ws"] > figures[f"left_out_{task}_rootsift"] + 3
+    for P in (32, 64):
+        for_patches = weights.resolve("hpatches", "concat", P, use="patches")
+        assert for_patches.provenance["magnification"] == 5.0 and for_patches.A_m is None
 
 
 @pytest.mark.slow
