@@ -70,7 +70,7 @@ def test_the_command_draws_accuracy_over_time(tmp_path, capsys, camera):
         score["values"]["ms"] = 1234.5
     idle = tmp_path / "idle.json"
     idle.write_text(json.dumps(content))
-    more = ["--times", str(idle), "--ratio", "0.5", "--json"]
+    more = ["--times", str(idle), "--ratio", "0.2", "--json"]
     assert main([*command, *more]) == 0
     timed = json.loads(capsys.readouterr().out)["scores"]
     assert [score["values"]["ms"] for score in timed] == [1234.5, 1234.5]
