@@ -14,7 +14,6 @@ from tempfile import TemporaryDirectory
 import cv2
 import matplotlib
 import numpy as np
-import tomllib
 
 matplotlib.use("Agg")
 
@@ -24,7 +23,7 @@ from experiments.paper.data import FigureData
 from experiments.paper.figures import save_figures
 from kd_cv import KDDescriptor, MatchResult, match
 from kd_cv.viz.images import plot_images, plot_matches
-from kd_cv.viz.palette import BLUE, GRAY, INK, INLIER, OUTLIER
+from kd_cv.viz.palette import INLIER, OUTLIER
 from kd_cv.viz.style import plt, style
 
 FOLDER = Path(__file__).parents[1] / "images"
@@ -37,11 +36,13 @@ def motorcycle() -> None:
 
     left, right, disparity = data.stereo_motorcycle()
     images = [np.ascontiguousarray(image[..., ::-1]) for image in (left, right)]
-    features = {"KD": KDDescriptor(KEYPOINTS), "SIFT": cv2.SIFT_create(KEYPOINTS)}
+    features = {"KD": (KDDescriptor(KEYPOINTS), 0.85), "SIFT": (cv2.SIFT_create(KEYPOINTS), 0.8)}
     with style():
         figure = plt.figure(figsize=(9.2, 7.1), layout="constrained")
-        for part, (title, feature) in zip(figure.subfigures(2, 1), features.items(), strict=True):
-            (points0, points1), true = judged(match(*images, feature), disparity)
+        for part, (title, usual) in zip(figure.subfigures(2, 1), features.items(), strict=True):
+            feature, ratio = usual
+            result = match(*images, feature, ratio=ratio)
+            (points0, points1), true = judged(result, disparity)
             share = f"{true.sum()} of {len(true)} matches are right"
             print(f"{title}: {share}")
             axes = plot_images([faded(image) for image in images], axes=part.subplots(1, 2))
@@ -88,37 +89,6 @@ def heat_maps() -> None:
         cv2.imwrite(str(FOLDER / "heat_maps.jpg"), cv2.imread(str(path)))
 
 
-def rooms() -> None:
-    """The rooms of the package, layer over layer, as the contract in pyproject.toml has them."""
-    (FOLDER / "rooms.svg").write_text(drawn_rooms(), encoding="utf-8")
-
-
-def drawn_rooms() -> str:
-    """The drawing as SVG: the rooms of a layer side by side, over those that they may import."""
-    project = tomllib.loads((FOLDER.parents[1] / "pyproject.toml").read_text(encoding="utf-8"))
-    contract = project["tool"]["importlinter"]["contracts"][0]
-    width, height, gap, margin = 720, 30, 8, 40
-    boxes = []
-    for row, layer in enumerate(contract["layers"]):
-        names = layer.split(" | ")
-        side = (width - 2 * margin - gap * (len(names) - 1)) / len(names)
-        for column, name in enumerate(names):
-            x, y = margin + column * (side + gap), gap + row * (height + gap)
-            boxes += [
-                f'<rect x="{x:g}" y="{y}" width="{side:g}" height="{height}" rx="4"/>',
-                f'<text x="{x + side / 2:g}" y="{y + height / 2 + 5:g}">{name}</text>',
-            ]
-    total = len(contract["layers"]) * (height + gap) + gap
-    arrow = f"M16 {gap}V{total - gap}M11 {total - 17}L16 {total - gap}L21 {total - 17}"
-    return "\n".join([
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {total}" width="{width}">',
-        f"<style>rect{{fill:#fff;stroke:{BLUE}}}path{{fill:none;stroke:{GRAY};stroke-width:2}}"
-        f"text{{font:15px monospace;text-anchor:middle;fill:{INK}}}</style>",
-        f'<rect width="{width}" height="{total}" style="stroke:none"/>',
-        *boxes, f'<path d="{arrow}"/>', "</svg>", "",
-    ])  # fmt: skip
-
-
 def figure_of_the_paper(name: str) -> Callable[[], None]:
     return lambda: print(*save_figures([name], FOLDER))
 
@@ -127,7 +97,6 @@ PICTURES: dict[str, Callable[[], None]] = {
     "motorcycle": motorcycle,
     "heat_maps": heat_maps,
     "views": views,
-    "rooms": rooms,
     **{
         name: figure_of_the_paper(name)
         for name in ("kernels", "parametrizations", "whitening", "eigenvalues")

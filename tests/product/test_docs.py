@@ -82,6 +82,20 @@ def test_commands_have_the_names_and_options_that_there_are(page):
             assert {word for word in words if re.match("--?[a-z]", word)} <= known, words
 
 
+LIST = re.compile(r"\s*(\||#|-|\d+\.|!|\[)")
+
+
+@pytest.mark.parametrize("page", WRITTEN, ids=lambda page: str(page.relative_to(ROOT)))
+def test_no_sentence_is_long(page):
+    """At most 30 words, but in a list or a table."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.S | re.M)
+    paragraphs = re.split(r"\n\s*\n", text)
+    prose = (part for part in paragraphs if not any(map(LIST.match, part.splitlines())))
+    for part in prose:
+        for sentence in re.split(r"(?<=[.:!?;])[*_)]*\s+", part):
+            assert len(sentence.split()) <= 30, sentence
+
+
 def documented() -> list[str]:
     """What the reference lists: the objects that are rendered from their docstrings."""
     text = (ROOT / "docs/api.md").read_text(encoding="utf-8")

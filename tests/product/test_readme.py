@@ -48,7 +48,7 @@ def test_the_index_shows_no_link_that_leads_nowhere(monkeypatch):
 
     text = for_the_index(README)
     assert "](docs/" not in text and "![" not in text and "Middlebury" not in text
-    assert "https://arxiv.org/abs/1811.11147" in text and "Put it in SIFT's place" in text
+    assert "https://arxiv.org/abs/1811.11147" in text and "Swap SIFT" in text
     assert re.findall(r"^#+ .*", text, flags=re.M) == re.findall(r"^#+ .*", README, flags=re.M)
 
 
@@ -63,7 +63,7 @@ def test_a_release_links_to_the_files_of_its_commit(monkeypatch):
     Readme(str(ROOT), {}).update(metadata)
     text, place = metadata["readme"]["text"], "https://github.com/someone/somewhere"
     assert f"]({place}/raw/0123abc/docs/images/motorcycle.jpg)" in text
-    assert f"]({place}/blob/0123abc/docs/quickstart.md#what-you-need)" in text
+    assert f"]({place}/blob/0123abc/docs/install.md#extras)" in text
     links = re.findall(r"\]\(([^)]*)\)", text)
     assert len(links) == len(re.findall(r"\]\(([^)]*)\)", README))
     assert all(link.startswith("https://") for link in links)
@@ -73,3 +73,9 @@ def test_a_release_links_to_the_files_of_its_commit(monkeypatch):
         "Issues": f"{place}/issues",
         "Changelog": f"{place}/blob/main/CHANGELOG.md",
     }
+
+
+def test_it_is_short():
+    text = README[: README.index("## Cite")]
+    prose = re.sub(r"^```.*?^```|^\|.*?$|^!.*?$", "", text, flags=re.S | re.M)
+    assert len(prose.split()) <= 700
