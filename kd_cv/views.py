@@ -24,8 +24,8 @@ from kd_cv.types import Float64, Mask
 #: (tilt, direction in degrees) of the views after the image itself, by the number of all views.
 _TWO = ((2.0, 0.0), (2.0, 90.0))
 _FOUR = (*_TWO, (2.0, 45.0), (2.0, 135.0))
-_TEN = (*_FOUR, *((4.0, 30.0 * i) for i in range(6)))
-VIEWS: dict[int, tuple[tuple[float, float], ...]] = {1: (), 3: _TWO, 5: _FOUR, 11: _TEN}
+TEN = (*_FOUR, *((4.0, 30.0 * i) for i in range(6)))
+VIEWS: dict[int, tuple[tuple[float, float], ...]] = {1: (), 3: _TWO, 5: _FOUR, 11: TEN}
 #: Blur along the direction before the copy is compressed, in pixels: BLUR sqrt(t^2 - 1).
 BLUR = 0.8
 #: Keypoints nearer than this to the border of a turned view are left out, in pixels.
@@ -82,11 +82,11 @@ def view_of(gray: NDArray[Any], view: int, mask: NDArray[np.uint8] | None = None
     """Return view 0 (the image itself) to 10 of a gray image, and of its mask."""
     if view == 0:
         return View(gray, mask, np.eye(2, 3))
-    tilt, direction = _TEN[view - 1]
+    tilt, direction = TEN[view - 1]
     turned, seen = gray, mask
     if direction not in (0.0, 90.0):
-        M = _turn(direction, gray.shape)
-        size = _bounds(M, gray.shape)
+        M = rotation(direction, gray.shape)
+        size = bounds(M, gray.shape)
         turned = cv2.warpAffine(gray, M, size, borderMode=cv2.BORDER_REPLICATE)
         inside = np.zeros(gray.shape, np.uint8)
         inside[MARGIN:-MARGIN, MARGIN:-MARGIN] = 1
@@ -100,7 +100,7 @@ def view_of(gray: NDArray[Any], view: int, mask: NDArray[np.uint8] | None = None
     return View(
         np.ascontiguousarray(blurred[kept]),
         None if seen is None else np.ascontiguousarray(seen[kept]),
-        cv2.invertAffineTransform(_from_image(gray.shape, view)),
+        cv2.invertAffineTransform(from_image(gray.shape, view)),
     )
 
 
@@ -111,7 +111,7 @@ def to_image(frames: Frames, view: View) -> Frames:
 
 def to_view(frames: Frames, shape: tuple[int, int], view: int) -> Frames:
     """Frames (N, 4) of circles in an image of `shape` (H, W) in a view: inverse of `to_image`."""
-    return frames if view == 0 else _mapped(frames, _from_image(shape, view))
+    return frames if view == 0 else _mapped(frames, from_image(shape, view))
 
 
 def affine_of(frames: Frames, views: NDArray[np.int64]) -> Float64:
@@ -126,7 +126,7 @@ def affine_of(frames: Frames, views: NDArray[np.int64]) -> Float64:
         in_view = to_view(frames[those], (1, 1), view)  # the shape of an image moves centres only
         turn, half = radians(in_view[:, 3]), in_view[:, 2] / 2
         circle = np.stack([np.cos(turn), -np.sin(turn), np.sin(turn), np.cos(turn)], axis=1)
-        back = np.eye(2) if view == 0 else np.linalg.inv(_from_image((1, 1), view)[:, :2])
+        back = np.eye(2) if view == 0 else np.linalg.inv(from_image((1, 1), view)[:, :2])
         shapes[those] = back @ (circle * half[:, None]).reshape(-1, 2, 2)
     return shapes
 
@@ -141,15 +141,15 @@ def _mapped(frames: Frames, M: Float64) -> Frames:
 
 
 @lru_cache(maxsize=64)
-def _from_image(shape: tuple[int, int], view: int) -> Float64:
+def from_image(shape: tuple[int, int], view: int) -> Float64:
     """(2, 3) from pixels of an image of `shape` to those of a view."""
-    tilt, direction = _TEN[view - 1]
+    tilt, direction = TEN[view - 1]
     if direction == 90.0:
         return np.diag([1.0, 1 / tilt]) @ np.eye(2, 3)
-    return np.diag([1 / tilt, 1.0]) @ _turn(direction, shape)
+    return np.diag([1 / tilt, 1.0]) @ rotation(direction, shape)
 
 
-def _turn(direction: float, shape: tuple[int, int]) -> Float64:
+def rotation(direction: float, shape: tuple[int, int]) -> Float64:
     """(2, 3) that turns the direction of a view to the x axis, all pixels at positive places."""
     if direction == 0.0:
         return np.eye(2, 3)
@@ -158,7 +158,7 @@ def _turn(direction: float, shape: tuple[int, int]) -> Float64:
     return np.column_stack([R, -(_corners(shape) @ R.T).min(axis=0)])
 
 
-def _bounds(M: Float64, shape: tuple[int, int]) -> tuple[int, int]:
+def bounds(M: Float64, shape: tuple[int, int]) -> tuple[int, int]:
     """Width and height of an image of `shape` after an affine map."""
     width, height = np.ceil((_corners(shape) @ M[:, :2].T + M[:, 2]).max(axis=0)).astype(int) + 1
     return int(width), int(height)

@@ -92,13 +92,17 @@ class DoGDetector(Float32Module):
         return min(max(level, 0), max_depth((shape[0], shape[1])))
 
     def in_torch(
-        self, planes: Tensor, mask: Tensor | None = None, pyramid: Pyramid | None = None
+        self,
+        planes: Tensor,
+        mask: Tensor | None = None,
+        pyramid: Pyramid | None = None,
+        count: int | None = None,
     ) -> tuple[Tensor, Tensor]:
         """The same by plain torch operations, on any device, all images and keypoints at once.
 
-        pyramid: that of the planes (B, H, W), if it is there already.
+        pyramid: that of the planes (B, H, W), if it is there already. count: slots of each image.
         """
-        space, count = self.settings.space, self.settings.nfeatures
+        space, count = self.settings.space, count or self.settings.nfeatures
         with full_precision(planes):
             c = dict(self.named_buffers())
             places, responses = extrema(planes, mask, space, count, c)

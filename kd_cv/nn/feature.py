@@ -25,7 +25,9 @@ from kd_cv.nn.detector import (
 from kd_cv.nn.lafs import frames_from_lafs, is_round, scaled
 from kd_cv.nn.module import KDModule, cast
 from kd_cv.nn.sampling import Pyramid, area, pyramid_of, sample_scales
+from kd_cv.nn.views import Views, repeated, to_image, upright_in
 from kd_cv.settings import Settings
+from kd_cv.views import VIEWS, affine_of, count_for
 from kd_cv.whitening.files import use_of_images
 
 #: Patches in memory at a time: on the CPU they fit the cache, other devices need much work at once.
@@ -43,6 +45,8 @@ class KDFeature(nn.Module):
                    are of 6 sigma (Kornia's `mr_size=6`); 6 describes the LAFs as they are
     scales         how many patch sizes to average over, or their factors, as in `KDDescriptor`
     upright        leave out the orientations of the default detector
+    views          1; 3, 5 or 11 to detect keypoints also in synthetic views of the image, for wide
+                   viewpoint changes, as in `KDDescriptor`; their LAFs are affine
     chunk          patches in memory at a time; by default 1,024 on the CPU, 16,384 elsewhere
 
     Slots without a detection have a response of 0 and a zero descriptor: leave them out before you
@@ -63,8 +67,13 @@ class KDFeature(nn.Module):
         scales: int | Sequence[float] = 1,
         upright: bool = False,
         chunk: int | None = None,
+        views: int = 1,
     ) -> None:
         super().__init__()
+        if views not in VIEWS:
+            raise ValueError(f"views must be one of {list(VIEWS)}, got {views!r}")
+        if detector is not None and views != 1 and type(detector) is not DoGDetector:
+            raise ValueError(f"views={views} is for DoGDetector: leave it out with your detector")
         if detector is not None and upright:
             raise ValueError("upright is for the default detector: give yours no orientation")
         if detector is not None and num_features is not None:
@@ -78,6 +87,7 @@ class KDFeature(nn.Module):
         self.scales = as_scales(scales)
         self.descriptor = descriptor or KDModule(use=use_of_images(self.scales))
         self.chunk = None if chunk is None else as_int(chunk, "chunk")
+        self.views = Views(views)
         self.eval()
 
     @overload
@@ -106,16 +116,9 @@ class KDFeature(nn.Module):
         planes, seen = checked(gray, mask)
         if kd.fusable(gray, *kd.matrices):
             lafs, responses, descriptors = self._extracted(self.detector, planes, seen)
-            return (*self._typed(gray, lafs, responses), descriptors.to(gray.dtype))
-        # With a gradient, and for float64, the descriptor has a pyramid of its own.
-        pitch = self.magnification * max(self.scales) / kd.patch_size
-        pyramid = pyramid_of(planes, self.detector.depth(planes.shape[1:], pitch))
-        with torch.no_grad():
-            frames, responses = self.detector.in_torch(planes, seen, pyramid)
-        if gray.dtype == torch.float64 or differentiated(gray):
-            pyramid = self._pyramid(gray)
-        lafs, responses = self._typed(gray, *as_lafs(frames, responses))
-        return lafs, responses, cast(self._described(pyramid, lafs), gray.dtype)
+        else:
+            lafs, responses, descriptors = self._in_torch(self.detector, gray, planes, seen)
+        return (*self._typed(gray, lafs, responses), cast(descriptors, gray.dtype))
 
     @torch.no_grad()
     def extract(self, image: Tensor, mask: Tensor | None = None) -> dict[str, Tensor]:
@@ -133,13 +136,13 @@ class KDFeature(nn.Module):
         lafs, responses, descriptors = self(image, mask)
         found = responses > 0
         lafs, (height, width) = lafs[found], image.shape[2:]
-        (a, b, _), _ = lafs.permute(1, 2, 0)
+        (a, _, _), (b, _, _) = lafs.permute(1, 2, 0)
         features = {
             "keypoints": lafs[..., 2],
             "keypoint_scores": responses[found],
             "descriptors": descriptors[found],
             "scales": 2 * area(lafs[None])[0].sqrt() / self.magnification,
-            "oris": torch.atan2(-b, a) % (2 * torch.pi),
+            "oris": torch.atan2(b, a) % (2 * torch.pi),
             "image_size": lafs.new_tensor([width, height]),
         }
         return {name: values[None] for name, values in features.items()}
@@ -152,6 +155,55 @@ class KDFeature(nn.Module):
         kind = torch.float64 if gray.dtype == torch.float64 else torch.float32
         return cast(self._scaled(lafs), kind), cast(responses, kind)
 
+    def _in_torch(
+        self, detector: DoGDetector, gray: Tensor, planes: Tensor, mask: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """LAFs, responses and descriptors by torch operations: `Extractor.extract`."""
+        count = detector.settings.nfeatures
+        counts = count_for(count, self.views.count)
+        parts = [self._in_view(detector, gray, planes, mask, *view) for view in enumerate(counts)]
+        if len(parts) == 1:
+            return parts[0]
+        lafs, responses, descriptors = (torch.cat(values, 1) for values in zip(*parts, strict=True))
+        numbers = [r.new_full(r.shape, v) for v, (_, r, _) in enumerate(parts)]
+        responses, order = responses.sort(dim=1, descending=True, stable=True)
+        lafs, views = lafs.take_along_dim(order[..., None, None], 1), torch.cat(numbers, 1)
+        responses = responses * ~repeated(lafs, views.gather(1, order), responses > 0)
+        responses, best = responses.topk(count)
+        lafs = lafs.take_along_dim(best[..., None, None], 1) * (responses > 0)[..., None, None]
+        best = order.gather(1, best)[..., None]
+        return lafs, responses, descriptors.take_along_dim(best, 1) * (responses > 0)[..., None]
+
+    def _in_view(
+        self,
+        detector: DoGDetector,
+        gray: Tensor,
+        planes: Tensor,
+        mask: Tensor | None,
+        view: int,
+        count: int,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """LAFs in the image, responses and descriptors of the keypoints of one view."""
+        shape = planes.shape[1], planes.shape[2]
+        pitch = self.magnification * max(self.scales) / self.descriptor.patch_size
+        mask, seen = self.views.mask(planes, mask, view), self.views.image(planes, view)
+        pyramid = pyramid_of(seen, detector.depth(seen.shape[1:], pitch))
+        with torch.no_grad():
+            frames, responses = detector.in_torch(seen, mask, pyramid, count)
+            if view and detector.upright:
+                angle = torch.full_like(responses, upright_in(shape, view))
+                frames = torch.cat([frames[..., :3], angle[..., None]], 2)
+            lafs, responses = as_lafs(frames, responses)
+        # With a gradient, and for float64, the descriptor has a pyramid of its own.
+        if gray.dtype == torch.float64 or differentiated(gray):
+            pyramid = self._pyramid(gray, view)
+        descriptors = self._described(pyramid, self._scaled(lafs))
+        return (
+            to_image(lafs, shape, view) * (responses > 0)[..., None, None],
+            responses,
+            descriptors,
+        )
+
     def _extracted(
         self, detector: DoGDetector, planes: Tensor, mask: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor]:
@@ -159,18 +211,22 @@ class KDFeature(nn.Module):
         kd = self.descriptor
         settings = Settings(
             kd.patch_size, kd.kernel, None, magnification=self.magnification, scales=self.scales,
-            upright=detector.upright, drop=False,
+            upright=detector.upright, drop=False, views=self.views.count,
         )  # fmt: skip
         extractor = Extractor(settings, detector.settings, self._describer())
         slots = len(planes), detector.settings.nfeatures
         frames, responses = np.zeros((*slots, 4)), np.zeros(slots)
-        descriptors = np.zeros((*slots, kd.dim), np.float32)
+        descriptors, views = np.zeros((*slots, kd.dim), np.float32), np.zeros(slots, int)
         for b, plane in enumerate(planes.contiguous().numpy()):
             where = None if mask is None else mask[b].to(torch.uint8).numpy()
             features = extractor.extract(plane, where)
-            for padded, values in zip((frames, responses, descriptors), features[:3], strict=True):
-                padded[b, : len(values)] = values  # type: ignore[index]
+            arrays = frames, responses, descriptors, views
+            for padded, values in zip(arrays, features, strict=True):
+                padded[b, : len(values)] = values
         lafs, strengths = as_lafs(torch.from_numpy(frames), torch.from_numpy(responses))
+        if self.views.count > 1:
+            shapes = DETECTED_MAGNIFICATION * affine_of(frames.reshape(-1, 4), views.ravel())
+            lafs[..., :2] = torch.from_numpy(shapes).view(*slots, 2, 2)
         return lafs, strengths, torch.from_numpy(descriptors)
 
     def _describer(self) -> Describer:
@@ -191,8 +247,9 @@ class KDFeature(nn.Module):
             return self._at_frames(in_range(gray[:, 0].float()), lafs).to(gray.dtype)
         return self._described(self._pyramid(gray), lafs).to(gray.dtype)
 
-    def _pyramid(self, gray: Tensor) -> Pyramid:
+    def _pyramid(self, gray: Tensor, view: int = 0) -> Pyramid:
         planes = in_range(gray[:, 0].to(torch.promote_types(gray.dtype, torch.float32)))
+        planes = self.views.image(planes, view)
         height, width = planes.shape[1:]
         return pyramid_of(planes, max_depth((height, width)))
 

@@ -53,7 +53,8 @@ def mirrored(images: Tensor, wanted: list[int]) -> Tensor:
     height, width = images.shape[-2:]
     if not all(isinstance(side, int) and side > 1 for side in (height, width)):
         # One pixel, or a size that an exported program is yet to see.
-        rows, columns = (_mirrored_line(side, wanted[0], images) for side in (height, width))
+        rows = _mirrored_line(height, wanted[2], images)
+        columns = _mirrored_line(width, wanted[0], images)
         return images[..., rows, :][..., columns]
     while any(wanted):  # a reflection is smaller than its image: a small one needs several
         height, width = images.shape[-2:]

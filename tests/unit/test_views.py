@@ -9,7 +9,7 @@ import pytest
 
 from kd_cv import KDDescriptor
 from kd_cv.keypoints import views_of
-from kd_cv.views import BLUR, VIEWS, _from_image, affine_of, repeated, to_image, to_view, view_of
+from kd_cv.views import BLUR, VIEWS, affine_of, from_image, repeated, to_image, to_view, view_of
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +23,7 @@ def by_hand(gray, view):
     """A view in float64: a Gaussian along the direction, sampled at each pixel of the view."""
     tilt, direction = VIEWS[11][view - 1]
     sigma, turn = BLUR * np.sqrt(tilt**2 - 1), np.deg2rad(direction)
-    M = cv2.invertAffineTransform(_from_image(gray.shape, view))
+    M = cv2.invertAffineTransform(from_image(gray.shape, view))
     shape = view_of(gray, view).image.shape
     v, u = np.mgrid[: shape[0], : shape[1]]
     x, y = (M[i, 0] * u + M[i, 1] * v + M[i, 2] for i in range(2))
