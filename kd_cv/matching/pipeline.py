@@ -48,6 +48,8 @@ MAX_KEYPOINTS = 20_000  # of an image, by default: textures have hundreds of tho
 #: keypoints, views="auto" searches the next number of views. Easy pairs lose accuracy with views.
 ENOUGH = {1: 400, 3: 60, 5: 0, 11: 0}
 AUTO = (1, 3, 11)
+#: So many times the keypoints are searched in a second or third look, up to `MAX_KEYPOINTS`.
+MORE = {1: 1, 3: 2, 5: 2, 11: 4}
 
 
 def match(
@@ -84,7 +86,8 @@ def match(
     max_size    larger images are reduced to this longer side; results are in their own pixels
     views       how many synthetic views of each image to search, for wide viewpoint changes: 1, 3,
                 5 or 11. "auto" searches the image itself; 3 views, for twice as many keypoints, if
-                there are fewer than 400 inliers; and 11 views if there are fewer than 60 then
+                there are fewer than 400 inliers; and 11 views, for four times as many, if there
+                are fewer than 60 then
 
     >>> result = match(image0, image1)
     >>> result.success, result.H_0to1.round()[:2, 2]
@@ -108,8 +111,8 @@ def match(
     limit = MAX_KEYPOINTS if max_keypoints is None else max_keypoints
 
     def look(count: int, more: int) -> Found:
-        looking = _with_views(feature, count, more)
-        extracted = [_extract(looking, detector, s.pixels, more * limit, max_size) for s in sources]
+        looking, most = _with_views(feature, count, more), _times(more, limit)
+        extracted = [_extract(looking, detector, s.pixels, most, max_size) for s in sources]
         return search(extracted, (ratio, mutual, threshold), model, (K0, K1))
 
     best, used = search_views(look, counts)
@@ -157,7 +160,7 @@ def search_views(look: Callable[[int, int], Found], counts: Sequence[int]) -> tu
         inliers = best.two_views.inliers.sum()
         if inliers >= min(ENOUGH[last], min(map(len, best.keypoints)) / 5):
             break
-        found = look(count, 2)
+        found = look(count, MORE[count])
         if found.two_views.inliers.sum() > inliers:
             best, used = found, count
     return best, used
@@ -207,9 +210,17 @@ def _counts(views: int | str, feature: Feature) -> tuple[int, ...]:
 def _with_views(feature: Feature, count: int, more: int) -> Feature:
     """The descriptor, searching so many views for `more` times as many keypoints."""
     if isinstance(feature, KDDescriptor) and feature.settings.views != count:
-        nfeatures = min(more * feature.getNFeatures(), MAX_FEATURES)
-        return feature.with_settings(views=count, nfeatures=nfeatures)
+        return feature.with_settings(views=count, nfeatures=_times(more, feature.getNFeatures()))
     return feature
+
+
+def _times(more: int, number: int) -> int:
+    """`more` times a number of keypoints, but no more than MAX_KEYPOINTS if it is less than that.
+
+    >>> _times(4, 2000), _times(4, 6000), _times(4, 30000)
+    (8000, 20000, 30000)
+    """
+    return max(number, min(more * number, MAX_KEYPOINTS))
 
 
 def _fundamental(views: TwoViews, K0: Any, K1: Any) -> NDArray[np.float64] | None:
