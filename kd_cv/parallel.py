@@ -2,17 +2,23 @@
 
 `cv2.setNumThreads` sets how many threads a call uses. The calling thread works too, so a call
 finishes even if the pool is busy or no thread can be started. Compiled code releases the GIL.
+
+A signal handler may raise an exception between any two steps of the main thread, and the locks of
+`ThreadPoolExecutor.submit` would then stay locked. So the main thread hands work over, and waits
+for it, by single calls of C: `SimpleQueue.put`, `lock.acquire`, `start_new_thread`.
 """
 
 import os
+from _thread import allocate_lock, start_new_thread
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from queue import SimpleQueue
 
 import cv2
 
 CHUNK = 192  # items a thread takes at a time, at most; bounds the memory of a call
 
-_pool: tuple[int, ThreadPoolExecutor] | None = None  # its size, and itself
+_tasks: SimpleQueue["_Helper"] = SimpleQueue()
+_started = 0  # threads of the pool
 
 
 def thread_count() -> int:
@@ -52,41 +58,68 @@ def in_parallel(jobs: Sequence[int], work: Callable[[int], None]) -> None:
             stopped = True
             raise
 
-    helpers = _submit(take_jobs, min(thread_count(), len(jobs)) - 1)
+    helpers = [_Helper(take_jobs) for _ in range(min(thread_count(), len(jobs)) - 1)]
     try:
+        for number, helper in enumerate(helpers):
+            _start_thread(number)
+            _tasks.put(helper)
         take_jobs()
     finally:
         stopped = True
-        # A helper that has not started will never be needed: nested calls cannot wait for ever.
-        started = [helper for helper in helpers if not helper.cancel()]
-        wait(started)
-    for helper in started:
-        helper.result()
+        for helper in helpers:
+            helper.finish()
+    for helper in helpers:
+        if helper.error is not None:
+            raise helper.error
 
 
-def _submit(work: Callable[[], None], count: int) -> list[Future[None]]:
-    """Start up to `count` helpers; fewer if the process cannot have more threads."""
-    global _pool
-    if count < 1:
-        return []
-    size, pool = _pool or (0, None)
-    if pool is None or size < count:
-        pool = ThreadPoolExecutor(count, thread_name_prefix="kd_cv")
-        _pool = count, pool  # the threads of an earlier pool end when nobody uses it any more
-    helpers = []
-    try:
-        for _ in range(count):
-            helpers.append(pool.submit(work))
-    except RuntimeError:  # the interpreter is shutting down, or there are no more threads
-        pass
-    return helpers
+class _Helper:
+    """Work for a thread of the pool; `finish` waits for it, or withdraws it if it has not begun.
+
+    So nested calls cannot wait for ever.
+    """
+
+    def __init__(self, work: Callable[[], None]) -> None:
+        self._work = work
+        self._taken, self._busy = allocate_lock(), allocate_lock()
+        self._busy.acquire()
+        self.error: BaseException | None = None
+
+    def run(self) -> None:
+        if self._taken.acquire(blocking=False):
+            try:
+                self._work()
+            except BaseException as error:
+                self.error = error
+            finally:
+                self._busy.release()
+
+    def finish(self) -> None:
+        if not self._taken.acquire(blocking=False):
+            self._busy.acquire()
+
+
+def _start_thread(number: int) -> None:
+    """Start the thread of this number unless it is there, or the process can have no more."""
+    global _started
+    if number >= _started:
+        try:
+            start_new_thread(_serve, (_tasks,))
+            _started = number + 1
+        except RuntimeError:
+            pass
+
+
+def _serve(tasks: SimpleQueue[_Helper]) -> None:
+    while True:
+        tasks.get().run()
 
 
 def _after_fork() -> None:
     # Threads do not survive a fork. OpenCV's pool may also hold a lock that its threads will never
     # release in the child, so a forked child uses OpenCV, and this module, on one thread.
-    global _pool
-    _pool = None
+    global _tasks, _started
+    _tasks, _started = SimpleQueue(), 0
     cv2.setNumThreads(0)
 
 
