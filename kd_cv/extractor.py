@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kd_cv.descriptor.describer import Describer
-from kd_cv.descriptor.frames import Frames, Squares, squares_of, upright_frames
-from kd_cv.descriptor.patches import Pyramid, sample_squares
+from kd_cv.descriptor.frames import Frames, PatchRegions, patch_regions, upright_frames
+from kd_cv.descriptor.patches import Pyramid, sample_regions
 from kd_cv.detector.detect import detect
 from kd_cv.detector.settings import DoGSettings
 from kd_cv.gray import in_range
@@ -146,7 +146,7 @@ class Extractor:
         return descriptors
 
     def _in_view(self, image: NDArray[Any] | Pyramid, frames: Frames) -> Descriptors:
-        return self._encode(self._describer.at_squares(image, self._squares(image.shape, frames)))
+        return self._encode(self._describer.at_regions(image, self._regions(image.shape, frames)))
 
     def describe_patches(self, patches: NDArray[Any]) -> Descriptors:
         """Describe patches (N, P, P) that are cut out already, uint8 or float in 0..1: (N, D)."""
@@ -162,12 +162,12 @@ class Extractor:
         patches = np.empty((len(frames), len(self.settings.scales), size, size), np.float32)
         for view in np.unique(views):
             those, image = views == view, view_of(gray, view).image
-            squares = self._squares(image.shape, to_view(frames[those], gray.shape, view))
-            patches[those] = sample_squares(image, squares, size)
+            regions = self._regions(image.shape, to_view(frames[those], gray.shape, view))
+            patches[those] = sample_regions(image, regions, size)
         return patches
 
-    def _squares(self, shape: tuple[int, int], frames: Frames) -> Squares:
-        return squares_of(frames, shape, self.settings.side, self.settings.scales)
+    def _regions(self, shape: tuple[int, int], frames: Frames) -> PatchRegions:
+        return patch_regions(frames, shape, self.settings.side, self.settings.scales)
 
     @cached_property
     def _describer(self) -> Describer:

@@ -18,7 +18,7 @@ from experiments.benchmarks.inputs import Config, Inputs
 from experiments.benchmarks.measure import Row, Spread, Times, Work, take_turns, threads
 from experiments.benchmarks.report import Say
 from kd_cv.descriptor import compiled
-from kd_cv.descriptor.frames import Frames, squares_of
+from kd_cv.descriptor.frames import Frames, patch_regions
 from kd_cv.descriptor.patches import pyramid_for, sampling_steps
 from kd_cv.descriptor.spec import PLANES, Spec
 from kd_cv.keypoints import copy_keypoints, from_keypoints
@@ -38,14 +38,14 @@ def operations(spec: Spec, dim: int) -> dict[str, int]:
     return {
         # positions 4, limits 4, fractions 2, three linear interpolations of 3
         "sample": 19 * pixels,
-        # twice 3 products and 4 sums; the sum of squares
+        # twice 3 products and 4 sums; the sum of regions
         "smooth": 16 * pixels,
         # gradients 2, squared norm and its sum 4, roots and division 4, cosines and sines 13,
         # weights 6; and eight sums for four pixels of each plane
         "planes": (29 + 2 * PLANES) * pixels,
         # each function meets a quarter of the pixels
         "product": 2 * PLANES * functions * pixels // 4,
-        # the sum of squares, the scale, and adding up scales: 4 for each dimension
+        # the sum of regions, the scale, and adding up scales: 4 for each dimension
         "recombine": 2 * nonzeros + 4 * D,
         # two norms, the mean, the projection
         "finish": 4 * D + 2 * D * dim + 3 * dim,
@@ -71,7 +71,7 @@ def _stage_rows(inputs: Inputs, config: Config, P: int, rate: float) -> Iterator
     works: dict[str, Work] = {
         "keypoints": lambda: from_keypoints(copy_keypoints(keypoints)),
         "steps": lambda: sampling_steps(
-            squares_of(frames, inputs.image.shape, kd.settings.side),
+            patch_regions(frames, inputs.image.shape, kd.settings.side),
             inputs.image.shape,
             P,
         ),
@@ -111,8 +111,8 @@ def truncated(
 ) -> tuple[Callable[[int], NDArray[np.float32]], NDArray[np.float64]]:
     """A function that describes frames of an image by the first few stages, and the steps."""
     spec = kd.spec
-    squares = squares_of(frames, image.shape, kd.settings.side)
-    steps = sampling_steps(squares, image.shape, spec.patch_size)
+    regions = patch_regions(frames, image.shape, kd.settings.side)
+    steps = sampling_steps(regions, image.shape, spec.patch_size)
     pyramid = pyramid_for(image, steps)
     plan, whitening = compiled.plan(spec), compiled.padded(kd.projection, spec)
     out = np.zeros((len(frames), kd.descriptorSize()), np.float32)

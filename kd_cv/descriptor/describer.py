@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kd_cv.descriptor import reference
-from kd_cv.descriptor.frames import Frames, Squares, squares_of
+from kd_cv.descriptor.frames import Frames, PatchRegions, patch_regions
 from kd_cv.descriptor.patches import (
     Pyramid,
     pyramid_for,
@@ -26,7 +26,7 @@ BLOCK = 16  # frames of a product without Numba
 
 
 class Describer:
-    """One descriptor, its constants made once: from patches, or squares of an image, to rows."""
+    """One descriptor, its constants made once: from patches, or regions of an image, to rows."""
 
     def __init__(self, spec: Spec, projection: Projection | None = None) -> None:
         self.spec, self.projection = spec, projection
@@ -61,13 +61,13 @@ class Describer:
         in_chunks(len(out), chunk)
         return out
 
-    def at_squares(self, gray: NDArray[Any] | Pyramid, squares: Squares) -> Array32:
-        """Rows (N, D) at squares (N, S, 4) of a gray image; zeros where there is none.
+    def at_regions(self, gray: NDArray[Any] | Pyramid, regions: PatchRegions) -> Array32:
+        """Rows (N, D) at regions (N, S, 4) of a gray image; zeros where there is none.
 
         The raw vectors of the S differently sized patches of a frame are averaged.
         """
-        out = np.empty((len(squares), self.dim), dtype=np.float32)
-        steps = sampling_steps(squares, gray.shape, self.spec.patch_size)
+        out = np.empty((len(regions), self.dim), dtype=np.float32)
+        steps = sampling_steps(regions, gray.shape, self.spec.patch_size)
         pyramid = pyramid_for(gray, steps)
         compiled = load_compiled()
         if compiled:
@@ -121,8 +121,8 @@ def describe_frames(
     projection: Projection | None = None,
 ) -> Array32:
     """Descriptors (N, D) at frames (N, 4) of a gray image; zero rows where there is no patch."""
-    squares = squares_of(frames, gray.shape, magnification, scales)
-    return Describer(spec, projection).at_squares(gray, squares)
+    regions = patch_regions(frames, gray.shape, magnification, scales)
+    return Describer(spec, projection).at_regions(gray, regions)
 
 
 @lru_cache(maxsize=32)

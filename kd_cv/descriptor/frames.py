@@ -29,7 +29,7 @@ MAGNIFICATIONS = {"sift": 6.0, "extract_patches": 10.0, "kornia": 12.0}
 UPRIGHT = -1.0
 
 Frames = NDArray[np.float64]
-Squares = NDArray[np.float64]
+PatchRegions = NDArray[np.float64]
 
 
 def as_magnification(magnification: float | str) -> float:
@@ -128,20 +128,20 @@ def resizing(before: Sequence[float], after: Sequence[float]) -> NDArray[np.floa
     return H
 
 
-def squares_of(
+def patch_regions(
     frames: Frames, shape: tuple[int, int], magnification: float, scales: Sequence[float] = (1.0,)
-) -> Squares:
+) -> PatchRegions:
     """The square of each frame (N, 4) at each scale: (N, S, 4) with columns x, y, side, turn.
 
     The turn is in radians. The side is 0 where an image of `shape` (H, W) has no patch.
     """
-    squares = np.zeros((len(frames), len(scales), 4))
+    regions = np.zeros((len(frames), len(scales), 4))
     for s, scale in enumerate(scales):
         good = describable(frames, shape, magnification * scale)
         x, y, size, angle = frames[good].T
         side = magnification * scale * size
-        squares[good, s] = np.stack([x, y, side, radians(angle)], axis=1)
-    return squares
+        regions[good, s] = np.stack([x, y, side, radians(angle)], axis=1)
+    return regions
 
 
 def describable(frames: Frames, shape: tuple[int, int], magnification: float) -> NDArray[np.bool_]:

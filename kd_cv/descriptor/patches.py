@@ -13,7 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kd_cv.checks import as_float
-from kd_cv.descriptor.frames import MAGNIFICATION, Squares, as_frames, as_magnification, squares_of
+from kd_cv.descriptor.frames import (
+    MAGNIFICATION,
+    PatchRegions,
+    as_frames,
+    as_magnification,
+    patch_regions,
+)
 from kd_cv.descriptor.spec import Spec
 from kd_cv.gray import as_gray
 
@@ -119,16 +125,16 @@ def max_depth(shape: tuple[int, int]) -> int:
 
 
 def sampling_steps(
-    squares: Squares, shape: tuple[int, int], patch_size: int
+    regions: PatchRegions, shape: tuple[int, int], patch_size: int
 ) -> NDArray[np.float64]:
-    """How to sample each of the squares (N, S, 4) of an image of `shape` (H, W): (N, S, 5).
+    """How to sample each of the regions (N, S, 4) of an image of `shape` (H, W): (N, S, 5).
 
     The columns are the level (-1: there is no patch), the centre x and y in that level, and the
     step (ax, ay) from one sample to the next along a row; down a column it is (-ay, ax).
     """
-    steps = np.full((*squares.shape[:2], 5), -1.0)
-    good = squares[..., 2] > 0
-    x, y, side, turn = squares[good].T
+    steps = np.full((*regions.shape[:2], 5), -1.0)
+    good = regions[..., 2] > 0
+    x, y, side, turn = regions[good].T
     pitch = side / patch_size
     level = np.clip(np.floor(np.log2(pitch) + SHARPNESS), 0, max_depth(shape))
     shrink = np.exp2(-level)
@@ -198,12 +204,14 @@ def extract_patches(
     """
     patch_size = Spec(patch_size).patch_size
     gray, frames = as_gray(image), as_frames(frames)
-    squares = squares_of(frames, gray.shape, as_magnification(magnification))
-    return sample_squares(gray, squares, patch_size)[:, 0]
+    regions = patch_regions(frames, gray.shape, as_magnification(magnification))
+    return sample_regions(gray, regions, patch_size)[:, 0]
 
 
-def sample_squares(gray: NDArray[Any], squares: Squares, patch_size: int) -> NDArray[np.float32]:
-    """Patches (N, S, P, P) of squares (N, S, 4) of a gray image, values 0..1."""
-    steps = sampling_steps(squares, gray.shape, patch_size)
+def sample_regions(
+    gray: NDArray[Any], regions: PatchRegions, patch_size: int
+) -> NDArray[np.float32]:
+    """Patches (N, S, P, P) of regions (N, S, 4) of a gray image, values 0..1."""
+    steps = sampling_steps(regions, gray.shape, patch_size)
     patches = sample(pyramid_for(gray, steps), steps.reshape(-1, 5), patch_size)
-    return patches.reshape(*squares.shape[:2], patch_size, patch_size)
+    return patches.reshape(*regions.shape[:2], patch_size, patch_size)

@@ -18,7 +18,7 @@ from kd_cv.gray import MAX_VALUE, MIN_VALUE
 from kd_cv.nn.autograd import full_precision, on_host
 from kd_cv.nn.lafs import round_lafs
 from kd_cv.nn.module import CONSTANTS, Float32Module, cast
-from kd_cv.nn.sampling import Pyramid, pyramid_of, sample
+from kd_cv.nn.sampling import TensorPyramid, pyramid_of, sample
 from kd_cv.nn.scale_space import constants, extrema
 
 # Kornia's detectors draw a LAF of 6 sigma, half the side of its patch; a keypoint has a size of
@@ -95,7 +95,7 @@ class DoGDetector(Float32Module):
         self,
         planes: Tensor,
         mask: Tensor | None = None,
-        pyramid: Pyramid | None = None,
+        pyramid: TensorPyramid | None = None,
         count: int | None = None,
     ) -> tuple[Tensor, Tensor]:
         """The same by plain torch operations, on any device, all images and keypoints at once.
@@ -116,7 +116,7 @@ class DoGDetector(Float32Module):
             x, y, size = (values.gather(1, owner) for values in (x, y, 2 * sigma))
             return torch.stack([x, y, size, angle.flatten(1).gather(1, best)], 2), responses
 
-    def _angles(self, pyramid: Pyramid, circles: Tensor) -> tuple[Tensor, Tensor]:
+    def _angles(self, pyramid: TensorPyramid, circles: Tensor) -> tuple[Tensor, Tensor]:
         """Angles of x, y, size (B, N, 3) in degrees, and their weights, 0 in empty slots.
 
         Both (B, N, ANGLES), the highest maximum first.

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from kd_cv.checks import as_int
 from kd_cv.descriptor.describer import Describer
-from kd_cv.descriptor.frames import MAGNIFICATION, as_magnification, squares_of
+from kd_cv.descriptor.frames import MAGNIFICATION, as_magnification, patch_regions
 from kd_cv.descriptor.patches import as_scales, max_depth
 from kd_cv.descriptor.projection import Projection
 from kd_cv.descriptor.spec import Spec
@@ -24,7 +24,7 @@ from kd_cv.nn.detector import (
 )
 from kd_cv.nn.lafs import frames_from_lafs, is_round, scaled
 from kd_cv.nn.module import KDModule, cast
-from kd_cv.nn.sampling import Pyramid, area, pyramid_of, sample_scales
+from kd_cv.nn.sampling import TensorPyramid, area, pyramid_of, sample_scales
 from kd_cv.nn.views import Views, repeated, to_image, upright_in
 from kd_cv.settings import Settings
 from kd_cv.views import VIEWS, affine_of, count_for
@@ -247,13 +247,13 @@ class KDFeature(nn.Module):
             return self._at_frames(in_range(gray[:, 0].float()), lafs).to(gray.dtype)
         return self._described(self._pyramid(gray), lafs).to(gray.dtype)
 
-    def _pyramid(self, gray: Tensor, view: int = 0) -> Pyramid:
+    def _pyramid(self, gray: Tensor, view: int = 0) -> TensorPyramid:
         planes = in_range(gray[:, 0].to(torch.promote_types(gray.dtype, torch.float32)))
         planes = self.views.image(planes, view)
         height, width = planes.shape[1:]
         return pyramid_of(planes, max_depth((height, width)))
 
-    def _described(self, pyramid: Pyramid, lafs: Tensor) -> Tensor:
+    def _described(self, pyramid: TensorPyramid, lafs: Tensor) -> Tensor:
         lafs = cast(lafs, pyramid.pixels.dtype)
         if torch.compiler.is_compiling():
             return self._describe(pyramid, lafs)
@@ -267,11 +267,11 @@ class KDFeature(nn.Module):
         rows = np.empty((*lafs.shape[:2], self.descriptor.dim), np.float32)
         for plane, of_image, out in zip(planes.numpy(), lafs, rows, strict=True):
             frames = frames_from_lafs(of_image, magnification=1.0)
-            squares = squares_of(frames, plane.shape, 1.0, self.scales)
-            out[:] = describer.at_squares(plane, squares)
+            regions = patch_regions(frames, plane.shape, 1.0, self.scales)
+            out[:] = describer.at_regions(plane, regions)
         return torch.from_numpy(rows)
 
-    def _describe(self, pyramid: Pyramid, lafs: Tensor) -> Tensor:
+    def _describe(self, pyramid: TensorPyramid, lafs: Tensor) -> Tensor:
         def patches(pixels: Tensor, lafs: Tensor) -> Tensor:
             levels = pyramid._replace(pixels=pixels)
             return sample_scales(levels, lafs, self.scales, self.descriptor.patch_size)

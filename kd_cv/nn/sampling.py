@@ -17,7 +17,7 @@ from kd_cv.nn.autograd import recomputed
 from kd_cv.nn.lafs import scaled
 
 
-class Pyramid(NamedTuple):
+class TensorPyramid(NamedTuple):
     """Images and their halvings.
 
     pixels  (B, sum of h * w) of all levels
@@ -30,14 +30,14 @@ class Pyramid(NamedTuple):
     shape: Sequence[int]
 
 
-def pyramid_of(images: Tensor, depth: int) -> Pyramid:
+def pyramid_of(images: Tensor, depth: int) -> TensorPyramid:
     """Images (B, H, W) and `depth` halvings of them."""
     levels = [images[:, None]]
     for _ in range(depth):
         levels.append(recomputed(halved, levels[-1]))
     sizes = [images.new_full((1,), x.shape[2] * x.shape[3], dtype=torch.int64) for x in levels]
     starts = F.pad(torch.cat(sizes)[:-1].cumsum(0), (1, 0))
-    return Pyramid(torch.cat([x.flatten(1) for x in levels], dim=1), starts, images.shape[1:])
+    return TensorPyramid(torch.cat([x.flatten(1) for x in levels], dim=1), starts, images.shape[1:])
 
 
 def halved(images: Tensor) -> Tensor:
@@ -77,7 +77,7 @@ def arange(count: int, like: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def sample_scales(
-    pyramid: Pyramid, lafs: Tensor, scales: Sequence[float], patch_size: int
+    pyramid: TensorPyramid, lafs: Tensor, scales: Sequence[float], patch_size: int
 ) -> Tensor:
     """Patches (B, N, S, P, P) at LAFs (B, N, 2, 3), each at S scales of it."""
     if tuple(scales) == (1.0,):
@@ -85,7 +85,7 @@ def sample_scales(
     return torch.stack([sample(pyramid, scaled(lafs, f), patch_size) for f in scales], dim=2)
 
 
-def sample(pyramid: Pyramid, lafs: Tensor, patch_size: int) -> Tensor:
+def sample(pyramid: TensorPyramid, lafs: Tensor, patch_size: int) -> Tensor:
     """Bilinear patches (B, N, P, P) at LAFs (B, N, 2, 3); zeros where there is none.
 
     From the level where samples are about a pixel apart; of an affine LAF, in the mean of its axes.

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from kd_cv import KDDescriptor, describe
 from kd_cv.descriptor import reference
 from kd_cv.descriptor.describer import describe_frames, describe_patches
-from kd_cv.descriptor.frames import squares_of
+from kd_cv.descriptor.frames import patch_regions
 from kd_cv.descriptor.kernels import PHI, RHO, THETA, X
 from kd_cv.descriptor.patches import extract_patches, max_depth, sampling_steps
 from kd_cv.descriptor.spec import CART_DIM, KERNELS, POLAR_DIM, Spec
@@ -377,7 +377,7 @@ def test_samples_of_a_patch_are_within_32_bits_of_its_corner(shape, x, y, size, 
     """The compiled path counts pixels from the first row that a patch can touch, in uint32."""
     height, width = shape
     frames = np.array([[x * width, y * height, size, angle]])
-    level, _, cy, ax, ay = sampling_steps(squares_of(frames, shape, 1.0), shape, P)[0, 0]
+    level, _, cy, ax, ay = sampling_steps(patch_regions(frames, shape, 1.0), shape, P)[0, 0]
     assume(level >= 0)
     for _ in range(int(level)):
         height, width = (height + 1) // 2, (width + 1) // 2

@@ -12,8 +12,8 @@ from kd_cv.descriptor.frames import (
     as_frames,
     as_magnification,
     describable,
+    patch_regions,
     radians,
-    squares_of,
 )
 from kd_cv.descriptor.patches import (
     FADE,
@@ -216,8 +216,8 @@ def test_patches_are_0_to_1_and_zero_where_there_is_none(camera):
 
 @given(size=st.floats(0.1, 300.0), P=st.integers(16, 128))
 def test_samples_lie_about_one_pixel_of_their_level_apart(size, P):
-    squares = squares_of(np.array([[500.0, 500.0, size, 33.0]]), (1000, 1000), 12.0)
-    steps = sampling_steps(squares, (1000, 1000), P)
+    regions = patch_regions(np.array([[500.0, 500.0, size, 33.0]]), (1000, 1000), 12.0)
+    steps = sampling_steps(regions, (1000, 1000), P)
     level, x, y, ax, ay = steps[0, 0]
     step = np.hypot(ax, ay)
     assert step * 2**level == pytest.approx(12.0 * size / P)
@@ -252,8 +252,8 @@ def test_a_large_keypoint_sees_the_reduced_image(photographs, factor):
 
 def test_the_pyramid_is_as_deep_as_its_frames_need_and_does_not_copy_the_image(camera):
     for size, depth in ((2.0, 0), (6.0, 1), (12.0, 2), (500.0, 8)):
-        squares = squares_of(np.array([[250.0, 250.0, size, 0.0]]), camera.shape, 12.0)
-        steps = sampling_steps(squares, camera.shape, 32)
+        regions = patch_regions(np.array([[250.0, 250.0, size, 0.0]]), camera.shape, 12.0)
+        steps = sampling_steps(regions, camera.shape, 32)
         pyramid = pyramid_for(camera, steps)
         assert len(pyramid.levels) == depth + 1, size
         assert np.shares_memory(pyramid.finest, camera)

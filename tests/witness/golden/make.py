@@ -17,7 +17,7 @@ import numpy as np
 import skimage.data
 
 from kd_cv.descriptor import reference
-from kd_cv.descriptor.frames import MAGNIFICATION, squares_of
+from kd_cv.descriptor.frames import MAGNIFICATION, patch_regions
 from kd_cv.descriptor.patches import as_scales, pyramid_for, sample, sampling_steps
 from kd_cv.descriptor.projection import Projection
 from kd_cv.descriptor.spec import KERNELS, Spec
@@ -67,8 +67,8 @@ def case_name(kernel: str, P: int, whitening: str | None, scales: int) -> str:
 
 def patches_at(gray: np.ndarray, frames: np.ndarray, P: int, scales: int) -> np.ndarray:
     """(N, scales, P, P) float32 in 0..1."""
-    squares = squares_of(frames, gray.shape, MAGNIFICATION, as_scales(scales))
-    steps = sampling_steps(squares, gray.shape, P)
+    regions = patch_regions(frames, gray.shape, MAGNIFICATION, as_scales(scales))
+    steps = sampling_steps(regions, gray.shape, P)
     pyramid = pyramid_for(gray, steps)
     return np.stack([sample(pyramid, steps[:, s], P) for s in range(scales)], axis=1)
 
