@@ -1,17 +1,14 @@
 """Why two patches match: patch maps, heat maps, and the explanation of a match.
 
-A raw descriptor is a sum over pixels, V = sum_p psi(p), and all that follows but the last
-normalisation is linear. So a similarity can be shared out over the pixels without a remainder:
+A raw descriptor is a sum over pixels, V = sum_p psi(p). Whitening is linear up to the last
+normalisation, so a similarity is a sum over pixels too:
 
     M(p, q) = psi(p) . psi(q)                                   two pixels, raw
     M(p, q) = (psi(p) - mu)^T A A^T (psi(q) - mu)               two pixels, whitened
-    heat(p) = sum_q M(p, q) = (psi(p) - share(p) mu) . z        a pixel against a whole patch
+    heat(p) = sum_q M(p, q) = (psi(p) - weight(p) mu) . z       a pixel against a whole patch
 
-with z = A A^T (V' - mu) and sum_p share(p) = 1. A heat map costs one product of a matrix and a
-vector, and sums to the cosine of the two descriptors exactly.
-
-psi is built from the constants of the descriptor itself (`Spec.constants`), so that a picture
-cannot drift from what it explains. Angles are clockwise and y points down, as in images.
+with z = A A^T (V' - mu) and sum_p weight(p) = 1. A heat map sums to the cosine of the two
+descriptors exactly.
 """
 
 from __future__ import annotations
@@ -46,7 +43,7 @@ POSITIONS = ("polar", "cart")
 
 
 def planes(theta: ArrayLike, weight: ArrayLike) -> Array:
-    """weight * (1, cos k theta, sin k theta) of pixels (..., P, P): (..., 7, P * P)."""
+    """Return weight * (1, cos k theta, sin k theta) of pixels (..., P, P): (..., 7, P * P)."""
     theta, weight = np.broadcast_arrays(theta, weight)
     terms = weight[..., None] * (THETA.psi(theta) / THETA.psi_weights)
     *many, height, width = theta.shape
@@ -54,16 +51,13 @@ def planes(theta: ArrayLike, weight: ArrayLike) -> Array:
 
 
 def pixel_features(spec: Spec, planes: Array, pixels: Any = slice(None)) -> Array:
-    """psi(p) of the chosen pixels, (N, D); the sum over all is V before its normalisation."""
+    """Return psi(p) of the chosen pixels, (N, D); their sum is V before its normalisation."""
     Phi, T = spec.constants.Phi[pixels], spec.constants.T
     return np.einsum("k p, p f, k f d -> p d", planes[:, pixels], Phi, T, optimize=True)
 
 
 def pixel_responses(spec: Spec, planes: Array, z: Array) -> Array:
-    """psi(p) . z of pixels by their planes (..., 7, P * P) and z (..., D): (..., P, P).
-
-    It needs no matrix (P * P, D) of the psi.
-    """
+    """Return psi(p) . z of planes (..., 7, P * P) and z (..., D): (..., P, P)."""
     P, c = spec.patch_size, spec.constants
     terms = np.einsum("k f d, ... d -> ... k f", c.T, z) @ c.Phi.T
     return (planes * terms).sum(axis=-2).reshape(*z.shape[:-1], P, P)
@@ -74,8 +68,8 @@ class Pixels:
     """The pixels of N keypoints, at one scale or several: V = sum_s scale_s * sum_p psi_s(p).
 
     planes  (N, S, 7, P * P) of the patch at each scale
-    scale   (N, S, D) normalisation: constant over the pixels of a part
-    share   (N, S, P, P) part of each pixel in the sum of all |psi(p)|; sums to 1 for a keypoint
+    scale   (N, S, D) normalisation
+    weight  (N, S, P, P) |psi(p)|, normalised to a sum of 1 for a keypoint
     sides   (S,) side of each patch, the largest being 1
     V       (N, D) raw descriptors, of unit norm; zero if the patch cannot be described
     """
@@ -83,13 +77,13 @@ class Pixels:
     spec: Spec
     planes: Array
     scale: Array
-    share: Array
+    weight: Array
     sides: Array
     V: Array
 
     @classmethod
     def of(cls, patches: ArrayLike, spec: Spec, sides: Sequence[float] = (1.0,)) -> Pixels:
-        """From patches (N, S, P, P) whose sides, relative to each other, are `sides`."""
+        """Make them from patches (N, S, P, P) of sides in the ratio of `sides`."""
         P, c, stack = spec.patch_size, spec.constants, np.asarray(patches)
         if stack.shape[-2:] != (P, P):
             raise ValueError(f"a patch must have shape {(P, P)}, got {stack.shape[-2:]}")
@@ -101,26 +95,25 @@ class Pixels:
         scale = textured[..., None] / norms
         V = (scale * sums).sum(axis=1)
         length = reference.nonzero(np.linalg.norm(V, axis=1, keepdims=True))
-        # |psi(p)| is g sqrt(m) times the same constant for all pixels.
-        share = Grid.of_size(P).g * weight
+        weight = Grid.of_size(P).g * weight  # proportional to |psi(p)|
         return cls(
             spec=spec,
             planes=stacked,
             scale=scale / length[:, None],
-            share=share / reference.nonzero(share.sum(axis=(1, 2, 3), keepdims=True)),
+            weight=weight / reference.nonzero(weight.sum(axis=(1, 2, 3), keepdims=True)),
             sides=np.asarray(sides, np.float64) / np.max(sides),
             V=V / length,
         )
 
     def heat(self, z: Array, constant: Array) -> Array:
-        """psi(p) . z - share(p) * constant on the grid of the largest patch: (N, P, P).
+        """Return psi(p) . z - weight(p) * constant on the largest patch: (N, P, P).
 
-        z (N, D), constant (N,): one a keypoint.
+        z (N, D), constant (N,).
         """
-        total = np.zeros((len(z), *self.share.shape[2:]))
+        total = np.zeros((len(z), *self.weight.shape[2:]))
         for s, side in enumerate(self.sides):
             heat = pixel_responses(self.spec, self.planes[:, s], self.scale[:, s] * z)
-            heat -= constant[:, None, None] * self.share[:, s]
+            heat -= constant[:, None, None] * self.weight[:, s]
             R = _overlap(self.spec.patch_size, float(side))
             total += R.T @ heat @ R
         return total
@@ -146,10 +139,9 @@ def patch_map(
     theta_q: float = 0.0,
     projection: Projection | None = None,
 ) -> Array:
-    """M(p, q) of a pixel p and every pixel q of a patch of constant angle theta_q: (P, P).
+    """Return M(p, q) of a pixel p and every pixel q of a patch of constant angle: (P, P).
 
-    psi is the descriptor's, without its Gaussian mask, its parts of equal weight and M(p, p) = 1
-    before whitening.
+    psi has no Gaussian mask here, parts of equal weight, and M(p, p) = 1 before whitening.
     """
     row, column = row_column(pixel, spec.patch_size)
     mu, B = _linear(projection, spec)
@@ -158,13 +150,12 @@ def patch_map(
     psi = pixel_features(spec, planes(theta_p, unmasked), index)
     parts = spec.constants.parts
     scale = 1.0 / ((psi**2 @ parts) ** 0.5 @ parts.T * len(spec.parts) ** 0.5)
-    scale = scale[0]  # |psi(p)| is the same for all pixels, so this is their scale too
+    scale = scale[0]  # |psi(p)| is the same for all pixels
     z = B(scale * psi[0] - mu)
     return pixel_responses(spec, planes(theta_q, unmasked), scale * z) - mu @ z
 
 
 def row_column(pixel: Pixel, P: int) -> tuple[int, int]:
-    """Check a pixel of a patch."""
     x, y = pixel
     if not (0 <= x < P and 0 <= y < P):
         raise ValueError(f"pixel (x, y) must lie in a {P} x {P} patch, got {pixel!r}")
@@ -177,12 +168,12 @@ def row_column(pixel: Pixel, P: int) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class Explanation:
-    """What made two patches match.
+    """The explanation of a match.
 
     patch0, patch1   (P, P) float32, the largest patch of each keypoint
-    heat0, heat1     name -> (P, P): what each pixel adds to the similarity of that name
+    heat0, heat1     name -> (P, P): contribution of each pixel to the similarity of that name
     similarities     name -> cosine of the two descriptors, the sum of heat0 and of heat1
-    shares           part -> what it adds to `similarity`; what two parts do together is halved
+    shares           part -> its contribution to `similarity`; joint contributions are halved
     name             of the descriptor's own similarity: "whitened", "concat", "polar" or "cart"
 
     The names are "polar", "cart" and "concat", as far as the descriptor has them, and "whitened".
@@ -202,7 +193,7 @@ class Explanation:
         return self.similarities[self.name]
 
     def limit(self, name: str | None = None) -> float:
-        """Magnitude that both heat maps of a name are drawn up to."""
+        """Return the magnitude of the strongest colour of both heat maps of a name."""
         name = self.name if name is None else name
         if name not in self.similarities:
             raise ValueError(f"unknown heat map {name!r}: expected {list(self.similarities)}")
@@ -216,10 +207,10 @@ def explain(
     keypoint1: cv2.KeyPoint | ArrayLike,
     descriptor: KDDescriptor | None = None,
 ) -> Explanation:
-    """Share out the similarity of two keypoints over the pixels of their patches.
+    """Compute the contribution of each pixel to the similarity of two keypoints.
 
-    keypoint   a cv2.KeyPoint, or a frame (x, y, size, angle)
-    descriptor the KDDescriptor that is to be explained; KDDescriptor() by default
+    keypoint    a cv2.KeyPoint, or a frame (x, y, size, angle)
+    descriptor  the KDDescriptor that described them; KDDescriptor() by default
 
     >>> i, j = result.matches[0]
     >>> why = explain(image0, result.keypoints0[i], image1, result.keypoints1[j])
@@ -240,7 +231,7 @@ def explain(
 def explain_patches(
     patch0: NDArray[Any], patch1: NDArray[Any], spec: Spec, projection: Projection | None = None
 ) -> Explanation:
-    """The same for two patches (P, P), uint8 or float."""
+    """Explain two patches (P, P), uint8 or float."""
     stack0, stack1 = np.asarray(patch0)[None], np.asarray(patch1)[None]
     return _explain(stack0, stack1, spec, (1.0,), projection)
 
@@ -252,7 +243,7 @@ def _explain(
     scales: Sequence[float],
     projection: Projection | None,
 ) -> Explanation:
-    """Of two stacks of patches (S, P, P) at the scales."""
+    """Explain two stacks of patches (S, P, P) at the scales."""
     pixels0, pixels1 = (Pixels.of(stack[None], spec, scales) for stack in (stack0, stack1))
     heat0, heat1, similarities = {}, {}, {}
     for name, linear in _similarities(spec, projection).items():
@@ -267,11 +258,11 @@ def _explain(
 
 
 class HeatMaps(NamedTuple):
-    """What made N pairs of patches alike, each by the similarity of its two descriptors.
+    """The explanations of N matches, by the descriptor's own similarity.
 
-    heat0, heat1  (N, P, P): what each pixel adds to it
+    heat0, heat1  (N, P, P): contribution of each pixel
     similarity    (N,) cosines, the sums of the heat maps
-    shares        (N, parts): what each of `part_names` adds; what two do together is halved
+    shares        (N, parts): contribution of each of `part_names`
     """
 
     heat0: Array
@@ -281,10 +272,7 @@ class HeatMaps(NamedTuple):
 
 
 def heat_maps(patches0: ArrayLike, patches1: ArrayLike, settings: Settings) -> HeatMaps:
-    """The heat maps of N matches at once, from the patches (N, S, P, P) at the scales of settings.
-
-    Each equals what `explain` gives for that match.
-    """
+    """Explain N matches at once, from patches (N, S, P, P) at the scales of settings."""
     stacks = np.asarray(patches0), np.asarray(patches1)
     *_, linear = _similarities(settings.spec, settings.projection).values()
     done = []
@@ -298,12 +286,12 @@ def heat_maps(patches0: ArrayLike, patches1: ArrayLike, settings: Settings) -> H
 
 
 def _heat_maps(pixels0: Pixels, pixels1: Pixels, linear: Linear) -> HeatMaps:
-    """With z0, z1 (N, D) for which (V0 - mu) . z1 = (V1 - mu) . z0 = the cosine."""
+    """Compute z0, z1 (N, D) with (V0 - mu) . z1 = (V1 - mu) . z0 = the cosine, and their heat."""
     mu, B = linear
     V0, V1 = pixels0.V - mu, pixels1.V - mu
     z0, z1 = B(V0), B(V1)
     squares = (V0 * z0).sum(axis=1) * (V1 * z1).sum(axis=1)
-    known = pixels0.V.any(axis=1) & pixels1.V.any(axis=1)  # of zero vectors it is zero
+    known = pixels0.V.any(axis=1) & pixels1.V.any(axis=1)  # a zero vector has similarity 0
     factor = (known / reference.nonzero(np.sqrt(squares)))[:, None]
     z0, z1 = factor * z0, factor * z1
     each = V0 * z1, V1 * z0
@@ -316,7 +304,7 @@ Linear = tuple[Array, Callable[[Array], Array]]  # mu (D,) and v -> A A^T v
 
 
 def _similarities(spec: Spec, projection: Projection | None) -> dict[str, Linear]:
-    """Each similarity of two raw vectors as mu and A A^T; the descriptor's own comes last."""
+    """Return mu and A A^T of each similarity; the descriptor's own comes last."""
     zero = np.zeros(spec.dim)
     similarities: dict[str, Linear] = {}
     for name, indicator in zip(part_names(spec), spec.constants.parts.T, strict=True):
@@ -328,7 +316,7 @@ def _similarities(spec: Spec, projection: Projection | None) -> dict[str, Linear
 
 
 def part_names(spec: Spec) -> tuple[str, ...]:
-    """Of the parts of a raw descriptor, in their order."""
+    """Return the names of the parts of a raw descriptor."""
     return POSITIONS if spec.kernel == "concat" else (spec.kernel,)
 
 
@@ -337,8 +325,8 @@ def _linear(projection: Projection | None, spec: Spec) -> Linear:
         return np.zeros(spec.dim), lambda v: v
     if projection.power != 1.0:
         raise ValueError(
-            f"a whitening with a power of {projection.power:g} acts on the sum of the pixels and "
-            'cannot be shared out among them: use "ws", "wus", "wua" or "w"'
+            f"a whitening with a power of {projection.power:g} is no sum over pixels: use "
+            '"ws", "wus", "wua" or "w"'
         )
     if len(projection.mu) != spec.dim:
         raise ValueError(
@@ -359,6 +347,6 @@ def _as_frame(
 
 
 def heat_limit(*heats: Array) -> float:
-    """A magnitude that 99.5 % of the pixels of the given heat maps stay below."""
-    limit = float(np.quantile(np.abs(np.stack(heats)), 0.995))
-    return limit or float(np.abs(np.stack(heats)).max()) or 1.0
+    """Return the 99.5 % quantile of the magnitudes of heat maps."""
+    magnitudes = np.abs(np.stack(heats))
+    return float(np.quantile(magnitudes, 0.995)) or float(magnitudes.max()) or 1.0

@@ -1,11 +1,7 @@
 """One self-contained HTML page of a pair of matched photographs, for `kd-cv match --report`.
 
-The page needs no network and allows none: its content security policy admits the page's own style
-and script, by their hashes, and embedded images.
-
-Patches and heat maps are sheets of small gray tiles, two a match, compressed as WebP; the page
-colours the heat maps. Half of what the patches alone take without loss, from which the page could
-compute the heat maps itself.
+The content security policy admits the page's own style and script, by their hashes, and embedded
+images. Patches and heat maps are sheets of small gray tiles, two a match; the page colours them.
 """
 
 import base64
@@ -16,7 +12,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from importlib import resources
-from typing import Any, NamedTuple
+from typing import Any
 
 import cv2
 import numpy as np
@@ -57,174 +53,170 @@ def write_report(
     """Write a page of two matched images to a file, whole or not at all.
 
     image0, image1  (H, W, 3) BGR
-    results         title -> what was matched with `threshold`, and the descriptor that
-                    matched it; the first is shown, the others beside it. The slider shows the
-                    candidates; a KDDescriptor is explained by heat maps
+    results         title -> result of `match` with `threshold`, and its descriptor, the one to
+                    show first. Matches of a KDDescriptor have heat maps
     names           of the two photographs
 
     >>> images = [cv2.merge([image] * 3) for image in (image0, image1)]
     >>> write_report("report.html", *images, {"KD": (result, KDDescriptor())}, names=("a", "b"))
     """
-    page = Page((image0, image1), names, threshold).html(results)
+    text = page_of((image0, image1), names, results, threshold)
     with replacing(path) as temporary:
-        temporary.write_text(page, encoding="utf-8")
+        temporary.write_text(text, encoding="utf-8")
 
 
-class Page(NamedTuple):
-    """Two images (H, W, 3) and their names, and what their matches were found with."""
-
-    images: tuple[Image, Image]
-    names: tuple[str, str]
-    threshold: float = 3.0
-
-    def html(self, results: Results) -> str:
-        """The page of `write_report` as text."""
-        small0, small1 = (reduced(as_bgr(image), MAX_SIDE) for image in self.images)
-        most = MAX_MATCHES // len(results)
-        parts = [
-            self._part(number, title, *matched, most)
-            for number, (title, matched) in enumerate(results.items())
-        ]
-        first, _ = next(iter(results.values()))
-        H_0to1 = first.H_0to1 if first.success else None
-        data = {
-            "sizes": [list(image.shape[1::-1]) for image in self.images],
-            "ratio": float(first.ratio),
-            "lines": MAX_LINES,
-            "columns": COLUMNS,
-            "overlay": H_0to1 is not None,
-            "palette": {
-                "inlier": palette.INLIER,
-                "outlier": palette.OUTLIER,
-                "outline": palette.OUTLINE,
-                "heat": [palette.hexadecimal(color) for color in palette.diverging_colors()],
-            },
-            "descriptors": [data for data, _ in parts],
+def page_of(
+    images: tuple[Image, Image], names: tuple[str, str], results: Results, threshold: float = 3.0
+) -> str:
+    """Return the page of `write_report` as text."""
+    small0, small1 = (reduced(as_bgr(image), MAX_SIDE) for image in images)
+    # Bytes of a file name that are no text become question marks.
+    name0, name1 = (name.encode("utf-8", "replace").decode("utf-8") for name in names)
+    parts: list[dict[str, Any]] = []
+    sheets = ""
+    for title, (result, descriptor) in results.items():
+        shown = _shown(result, threshold, MAX_MATCHES // len(results))
+        note = _note(result, len(shown[0]), threshold)
+        part, tiles = _part(images, (name0, name1), title, result, descriptor, shown)
+        for kind, pairs in tiles.items():
+            source = _webp(_sheet(pairs))
+            sheets += f'<img id="{kind}{len(parts)}" alt="" src="{source}" hidden>\n'
+        parts.append({**part, "note": note})
+    first, _ = next(iter(results.values()))
+    H_0to1 = first.H_0to1 if first.success else None
+    data = {
+        "sizes": [list(image.shape[1::-1]) for image in images],
+        "ratio": float(first.ratio),
+        "lines": MAX_LINES,
+        "columns": COLUMNS,
+        "overlay": H_0to1 is not None,
+        "palette": {
+            "inlier": palette.INLIER,
+            "outlier": palette.OUTLIER,
+            "outline": palette.OUTLINE,
+            "heat": [palette.hexadecimal(color) for color in palette.diverging_colors()],
+        },
+        "descriptors": parts,
+    }
+    return _fill(
+        {
+            "NAME0": html.escape(name0),
+            "NAME1": html.escape(name1),
+            "IMAGE0": _webp(small0),
+            "IMAGE1": _webp(small1),
+            "WARPED": _webp(_overlay(small0, small1, H_0to1, *(im.shape for im in images))),
+            "SHEETS": sheets,
+            # "<" could end the script element that holds the data.
+            "DATA": json.dumps(data, separators=(",", ":")).replace("<", "\\u003c"),
         }
-        shapes = [image.shape for image in self.images]
-        # Bytes of a file name that are no text become question marks.
-        shown = [name.encode("utf-8", "replace").decode("utf-8") for name in self.names]
-        return _fill(
-            {
-                "NAME0": html.escape(shown[0]),
-                "NAME1": html.escape(shown[1]),
-                "IMAGE0": _webp(small0),
-                "IMAGE1": _webp(small1),
-                "WARPED": _webp(_overlay(small0, small1, H_0to1, *shapes)),
-                "SHEETS": "".join(sheets for _, sheets in parts),
-                # "<" could end the script element that holds the data.
-                "DATA": json.dumps(data, separators=(",", ":")).replace("<", "\\u003c"),
-            }
-        )
+    )
 
-    def _part(
-        self, number: int, title: str, result: MatchResult, descriptor: Feature, most: int
-    ) -> tuple[dict[str, Any], str]:
-        """What the script needs to know of one descriptor and of its `most` certain matches, and
-        their patches and heat maps in HTML."""
-        matches, ratios, inliers = self._shown(result, most)
-        kd = descriptor
-        if not isinstance(kd, KDDescriptor):  # what stands for it sees the window of SIFT
-            kd = KDDescriptor(patch_size=TILE, whitening=None, magnification="sift")
-        keypoints = result.keypoints0, result.keypoints1
-        matched = [
-            [points[i] for i in rows.tolist()]
-            for points, rows in zip(keypoints, matches.T, strict=True)
-        ]
-        both = [(kd.frames(points), views_of(points)) for points in matched]
-        stack0, stack1 = (
-            kd.extractor.patches(as_gray(image), *frames)
-            for image, frames in zip(self.images, both, strict=True)
-        )
-        scales = kd.settings.scales
-        largest = int(np.argmax(scales))
-        side = kd.settings.side * scales[largest]  # of the largest patch, in sizes of a frame
-        tiles = {"patches": _stretched(_small([stack0[:, largest], stack1[:, largest]]))}
-        no_heat, similarity, shares = "", [], {}
-        if kd is not descriptor:
-            no_heat = (
-                f"The histograms of {title} cannot be shared out among the pixels: no heat maps."
-            )
-        elif kd.projection is not None and kd.projection.power != 1.0:
-            no_heat = "A whitening with a square root cannot be shared out among the pixels."
-        else:
-            maps = heat_maps(stack0, stack1, kd.settings)
-            tiles["heats"] = _levels(_small([maps.heat0, maps.heat1]))
-            similarity = np.round(maps.similarity, 4).tolist()
-            parts = part_names(kd.settings.spec)
-            if len(parts) > 1:
-                shares = dict(zip(parts, np.round(maps.shares.T, 4).tolist(), strict=True))
-        found = f"{NAMES[result.model]} found"
-        if not result.success:
-            # Why nothing was found stands below by itself where there are no matches.
-            found = f"no {found}" + (
-                f": {named_failure(result, self.names)}" if len(ratios) else ""
-            )
-        counts = (
-            f"{result.inliers.sum()} inliers of {len(result.matches)} matches at ratio "
-            f"{result.ratio:g} · {found}"
-        )
-        words = WORDS[result.model] if result.success else ("", "")
-        data = {
-            "title": title,
-            "summary": f"{title} · {counts}",
-            "counts": counts,
-            "note": self._note(result, len(ratios)),
-            "cut": len(ratios) < len(result.candidates[1]),
-            "nothing": "" if len(ratios) else f"{named_failure(result, self.names)}.",
-            "words": [f"inliers {words[0]}".strip(), f"outliers {words[1]}".strip()],
-            "one": ["inlier", "outlier"],
-            "points": [np.round(frames[:, :2], 2).tolist() for frames, _ in both],
-            "windows": [
-                np.round(side * affine_of(*frames), 2).reshape(-1, 4).tolist() for frames in both
-            ],
-            "views": [views.tolist() for _, views in both],
-            "ratios": np.round(ratios.astype(np.float64), 4).tolist(),
-            "inliers": inliers.astype(int).tolist(),
-            "H": _listed(result, result.H_0to1),
-            "F": _listed(result, result.F_0to1),
-            "tile": int(tiles["patches"].shape[-1]),
-            "similarity": similarity,
-            "noHeat": no_heat,
-            "shares": shares,
-        }
-        sheets = [
-            f'<img id="{kind}{number}" alt="" src="{_webp(_sheet(images))}" hidden>\n'
-            for kind, images in tiles.items()
-        ]
-        return data, "".join(sheets)
 
-    def _shown(
-        self, result: MatchResult, most: int
-    ) -> tuple[NDArray[np.int64], NDArray[np.float32], NDArray[np.bool_]]:
-        """Matches, ratios and inliers of the page, the most certain first.
+def _part(
+    images: tuple[Image, Image],
+    names: tuple[str, str],
+    title: str,
+    result: MatchResult,
+    descriptor: Feature,
+    shown: tuple[NDArray[np.int64], NDArray[np.float32], NDArray[np.bool_]],
+) -> tuple[dict[str, Any], dict[str, Image]]:
+    """Return the data of a descriptor's matches for the script, and its tiles."""
+    matches, ratios, inliers = shown
+    kd = descriptor
+    if not isinstance(kd, KDDescriptor):  # the patches of SIFT
+        kd = KDDescriptor(patch_size=TILE, whitening=None, magnification="sift")
+    matched = (
+        [keypoints[i] for i in indices.tolist()]
+        for keypoints, indices in zip(
+            (result.keypoints0, result.keypoints1), matches.T, strict=True
+        )
+    )
+    both = [(kd.frames(keypoints), views_of(keypoints)) for keypoints in matched]
+    stack0, stack1 = (
+        kd.extractor.patches(as_gray(image), *frames)
+        for image, frames in zip(images, both, strict=True)
+    )
+    largest = int(np.argmax(kd.settings.scales))
+    side = kd.settings.side * kd.settings.scales[largest]  # of that patch, in keypoint sizes
+    tiles = {"patches": _stretched(_small([stack0[:, largest], stack1[:, largest]]))}
+    heat: dict[str, Any] = {"noHeat": "", "similarity": [], "shares": {}}
+    if kd is not descriptor:
+        heat["noHeat"] = f"No heat maps: a histogram of {title} is no sum over pixels."
+    elif kd.projection is not None and kd.projection.power != 1.0:
+        heat["noHeat"] = "No heat maps: this whitening takes a square root of the sum over pixels."
+    else:
+        maps = heat_maps(stack0, stack1, kd.settings)
+        tiles["heats"] = _levels(_small([maps.heat0, maps.heat1]))
+        heat["similarity"] = np.round(maps.similarity, 4).tolist()
+        parts = part_names(kd.settings.spec)
+        if len(parts) > 1:
+            shares = np.round(maps.shares.T, 4).tolist()
+            heat["shares"] = dict(zip(parts, shares, strict=True))
+    words = WORDS[result.model] if result.success else ("", "")
+    data = {
+        "title": title,
+        **_counts(title, result, names, len(ratios)),
+        "cut": len(ratios) < len(result.candidates[1]),
+        "words": [f"inliers {words[0]}".strip(), f"outliers {words[1]}".strip()],
+        "one": ["inlier", "outlier"],
+        "points": [np.round(frames[:, :2], 2).tolist() for frames, _ in both],
+        "windows": [
+            np.round(side * affine_of(*frames), 2).reshape(-1, 4).tolist() for frames in both
+        ],
+        "views": [views.tolist() for _, views in both],
+        "ratios": np.round(ratios.astype(np.float64), 4).tolist(),
+        "inliers": inliers.astype(int).tolist(),
+        "H": _listed(result, result.H_0to1),
+        "F": _listed(result, result.F_0to1),
+        "tile": int(tiles["patches"].shape[-1]),
+    }
+    return data | heat, tiles
 
-        What passes the ratio test is what `result` says; the rest is measured against its model.
-        """
-        matches, ratios = result.candidates
-        points0, points1 = (
-            from_keypoints(keypoints)[rows, :2]
-            for keypoints, rows in zip(
-                (result.keypoints0, result.keypoints1), matches.T, strict=True
-            )
-        )
-        inliers = result.errors(points0, points1) <= self.threshold
-        inliers[ratios <= result.ratio] = result.inliers
-        order = np.argsort(ratios, kind="stable")[:most]
-        return matches[order], ratios[order], inliers[order]
 
-    def _note(self, result: MatchResult, shown: int) -> str:
-        candidates = len(result.candidates[1])
-        part = f"The {shown} most certain of {candidates}" if shown < candidates else f"All {shown}"
-        note = (
-            f"{part} mutual nearest neighbours are on this page. The ratio is the distance to the "
-            "nearest neighbour over that to the second nearest: small is certain."
+def _counts(title: str, result: MatchResult, names: tuple[str, str], shown: int) -> dict[str, str]:
+    found, why = f"{NAMES[result.model]} found", ""
+    if not result.success or not shown:
+        why = named_failure(result, names)
+    if not result.success:
+        found = f"no {found}" + (f": {why}" if shown else "")
+    counts = (
+        f"{result.inliers.sum()} inliers of {len(result.matches)} matches at ratio "
+        f"{result.ratio:g} · {found}"
+    )
+    nothing = "" if shown else f"{why}."
+    return {"summary": f"{title} · {counts}", "counts": counts, "nothing": nothing}
+
+
+def _shown(
+    result: MatchResult, threshold: float, most: int
+) -> tuple[NDArray[np.int64], NDArray[np.float32], NDArray[np.bool_]]:
+    """Return matches, ratios and inliers of the page, the smallest ratio first.
+
+    Matches that fail the ratio test are inliers where they agree with the result's model.
+    """
+    matches, ratios = result.candidates
+    points0, points1 = (
+        from_keypoints(keypoints)[indices, :2]
+        for keypoints, indices in zip(
+            (result.keypoints0, result.keypoints1), matches.T, strict=True
         )
-        if not result.success:
-            return note
-        return (
-            f"{note} Inliers agree with the {NAMES[result.model]} within {self.threshold:g} pixels."
-        )
+    )
+    inliers = result.errors(points0, points1) <= threshold
+    inliers[ratios <= result.ratio] = result.inliers
+    order = np.argsort(ratios, kind="stable")[:most]
+    return matches[order], ratios[order], inliers[order]
+
+
+def _note(result: MatchResult, shown: int, threshold: float) -> str:
+    candidates = len(result.candidates[1])
+    part = f"The {shown} most certain of {candidates}" if shown < candidates else f"All {shown}"
+    note = (
+        f"{part} mutual nearest neighbours are on this page. The ratio is the distance to the "
+        "nearest neighbour over that to the second nearest: small is certain."
+    )
+    if not result.success:
+        return note
+    return f"{note} Inliers agree with the {NAMES[result.model]} within {threshold:g} pixels."
 
 
 def _listed(result: MatchResult, matrix: NDArray[np.float64] | None) -> list[list[float]] | None:
@@ -232,8 +224,7 @@ def _listed(result: MatchResult, matrix: NDArray[np.float64] | None) -> list[lis
 
 
 def _small(sides: Sequence[NDArray[Any]]) -> NDArray[np.float32]:
-    """Tiles (N, P, P) of both images in turn, at no more than TILE pixels a side, by means over
-    areas: (N, 2, P, P)."""
+    """Tiles (N, P, P) of both images in turn, reduced to TILE pixels a side: (N, 2, P, P)."""
     pairs = np.stack(sides, axis=1).astype(np.float32)
     if pairs.shape[2] <= TILE:
         return pairs
@@ -257,11 +248,11 @@ def _levels(pairs: NDArray[np.float32]) -> Image:
 def _sheet(pairs: Image) -> Image:
     """Tiles (N, 2, P, P) side by side, COLUMNS in a row."""
     count, size = 2 * len(pairs), pairs.shape[-1]
-    rows = max(1, -(-count // COLUMNS))
-    padded = np.zeros((rows * COLUMNS, size, size), np.uint8)
+    height = max(1, -(-count // COLUMNS))
+    padded = np.zeros((height * COLUMNS, size, size), np.uint8)
     padded[:count] = pairs.reshape(-1, size, size)
-    grid = padded.reshape(rows, COLUMNS, size, size).swapaxes(1, 2)
-    return grid.reshape(rows * size, COLUMNS * size)
+    grid = padded.reshape(height, COLUMNS, size, size).swapaxes(1, 2)
+    return grid.reshape(height * size, COLUMNS * size)
 
 
 def _overlay(
@@ -271,10 +262,7 @@ def _overlay(
     shape0: tuple[int, ...],
     shape1: tuple[int, ...],
 ) -> Image:
-    """Image 0 as seen from image 1; around it image 1, dimmed. One pixel without a homography.
-
-    H_0to1 is that of the images of shape0 and shape1, of which these are reduced copies.
-    """
+    """Warp image 0 over a dimmed image 1, reduced copies of images of shape0 and shape1."""
     if H_0to1 is None:
         return np.zeros((1, 1, 3), np.uint8)
     S0, S1 = resizing(shape0, small0.shape), resizing(shape1, small1.shape)

@@ -42,10 +42,7 @@ Init = TypeVar("Init", bound=Callable[..., None])
 
 @dataclass(frozen=True)
 class Settings:
-    """The arguments of `KDDescriptor`, checked, each in one form.
-
-    A magnification given by its name becomes a number, or None if the patch size follows the
-    detector of each keypoint; a count of scales becomes their factors.
+    """The arguments of `KDDescriptor`, checked: numbers for names, factors for a count of scales.
 
     >>> settings = Settings(patch_size=24, whitening=None, scales=3)
     >>> settings.descriptor_size, settings.scales
@@ -64,7 +61,7 @@ class Settings:
     orient: bool = False
     drop: bool = True
     views: int = 1
-    #: What `weights` names, read once: copies share it, even if the file changes.
+    #: The matrices of `weights`, read once.
     matrices: tuple[Weights, Weights] | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -110,7 +107,6 @@ class Settings:
 
     @classmethod
     def names(cls) -> list[str]:
-        """The names of the settings."""
         return [f.name for f in fields(cls) if f.repr]
 
     @property
@@ -120,7 +116,7 @@ class Settings:
 
     @cached_property
     def spec(self) -> Spec:
-        """Which raw descriptor this is."""
+        """The raw descriptor."""
         return Spec(self.patch_size, self.kernel)
 
     @cached_property
@@ -130,17 +126,17 @@ class Settings:
 
     @cached_property
     def patch_projection(self) -> Projection | None:
-        """The same for patches that are cut out already, for which weights may have others."""
+        """The projection for patches that are cut out already."""
         return projection_for(self.spec, self.whitening, self._entries, self.dim, "patches")
 
     @cached_property
     def variant(self) -> str | None:
-        """The name of the whitening: of "best", that of the best one that the weights have."""
+        """The canonical name of the whitening; of "best", the best one that the weights have."""
         return self._variant(self.use)
 
     @cached_property
     def variant_of_patches(self) -> str | None:
-        """The same for patches; None too if the weights have no such whitening for them."""
+        """The same for patches; None if the weights have no such whitening for them."""
         return self._variant("patches")
 
     def _variant(self, use: Use) -> str | None:
@@ -152,12 +148,12 @@ class Settings:
 
     @property
     def use(self) -> Use:
-        """Which of the matrices of the weights are right for images: see `resolve`."""
+        """The use of the matrices: see `resolve`."""
         return use_of_images(self.scales)
 
     @property
     def raw(self) -> "Settings":
-        """The same descriptor before its whitening, as matrices are fitted on it."""
+        """The same descriptor without whitening."""
         return replace(self, whitening=None, descriptor_type=cv2.CV_32F)
 
     @property
@@ -172,10 +168,7 @@ class Settings:
 
     @cached_property
     def record(self) -> dict[str, Any]:
-        """Everything that decides the descriptors, for JSON: the matrices by their digest.
-
-        A name or a path may stand for other matrices tomorrow.
-        """
+        """Everything that decides the descriptors, for JSON: the matrices by their digest."""
         p, of_patches = self.projection, self.variant_of_patches and self.patch_projection
         return {
             **{name: getattr(self, name) for name in self.names()},
@@ -194,12 +187,11 @@ class Settings:
 
 
 def _restored(cls: type[Settings], values: dict[str, Any], entries: Weights | None) -> Settings:
-    """The settings of a pickle, with the matrices that came with it."""
     return cls(**values, matrices=None if entries is None else (values["weights"], entries))
 
 
 def with_aliases(init: Init) -> Init:
-    """Let a constructor take arguments by the names that Kornia and cv2.SIFT_create give them."""
+    """Let a constructor take arguments by their names in Kornia and cv2.SIFT_create."""
 
     @wraps(init)
     def with_either(self: Any, *arguments: Any, **named: Any) -> None:

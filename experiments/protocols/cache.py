@@ -19,8 +19,6 @@ from kd_cv.io.archive import checksum, read_archive, write_archive
 
 Gray = NDArray[np.uint8]
 
-MAX_BYTES = 2**32  # of a file
-
 
 @dataclass(frozen=True)
 class Cache:
@@ -46,7 +44,7 @@ class Cache:
         made_from = {"inputs": checksum(inputs, {}), "candidate": dict(candidate.configuration())}
         wanted = json.dumps(made_from, sort_keys=True)
         with suppress(OSError, ValueError, KeyError):
-            arrays, content = read_archive(path, "rows", MAX_BYTES)
+            arrays, content = read_archive(path, "rows")
             if content["made_from"] == wanted:
                 return arrays["rows"]
         rows = np.ascontiguousarray(describe(), np.float32)

@@ -17,7 +17,7 @@ INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run `kd-cv` with these arguments (those of the process by default); the exit code."""
+    """Run `kd-cv` with these arguments (by default the process's) and return the exit code."""
     try:
         return _run(list(sys.argv[1:] if arguments is None else arguments))
     except KeyboardInterrupt:
@@ -60,7 +60,7 @@ def _run(arguments: list[str]) -> int:
 
 
 def _prepare_streams() -> None:
-    """A name that a stream cannot show is no error, and neither is a stream that is closed."""
+    """Accept closed streams, and escape names that a stream cannot show."""
     sys.stdout = sys.stdout or io.StringIO()
     sys.stderr = sys.stderr or io.StringIO()
     for stream in (sys.stdout, sys.stderr):
@@ -69,7 +69,7 @@ def _prepare_streams() -> None:
 
 
 def _is_interrupt(error: BaseException | None) -> bool:
-    """Whether an error came of Ctrl-C: NumPy makes an ImportError of it while it is imported."""
+    """Return whether an error came of Ctrl-C: NumPy makes an ImportError of it."""
     while error is not None:
         if isinstance(error, KeyboardInterrupt):
             return True
@@ -78,7 +78,7 @@ def _is_interrupt(error: BaseException | None) -> bool:
 
 
 def _read_enough() -> int:
-    """The reader of `kd-cv ... | head` has gone away: discard the rest."""
+    """Discard the rest: the reader of `kd-cv ... | head` has gone away."""
     with open(os.devnull, "w") as nowhere:
         os.dup2(nowhere.fileno(), 1)
     return 0

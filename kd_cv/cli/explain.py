@@ -2,7 +2,6 @@
 
 import json
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -52,67 +51,55 @@ def command(
         raise ValueError(f"--at must be two finite numbers, got {at[0]} {at[1]}")
     pair = load_pair(photos)
     answer = run("kd", pair, Options(weights=weights, max_size=sys.maxsize))
-    rows = ranked(answer.result, at)
-    if not len(rows):
+    result = answer.result
+    order = ranked(result, at)
+    if not len(order):
         print("kd-cv: nothing to explain: there are no matches", file=sys.stderr)
         raise typer.Exit(1)
-    if not 1 <= number <= len(rows):
-        raise ValueError(f"--match must be from 1 to {len(rows)}, got {number}")
-    row = rows[number - 1]
-    i, j = answer.result.matches[row]
-    keypoints = answer.result.keypoints0[i], answer.result.keypoints1[j]
+    if not 1 <= number <= len(order):
+        raise ValueError(f"--match must be from 1 to {len(order)}, got {number}")
+    chosen = order[number - 1]
+    i, j = result.matches[chosen]
+    keypoints = result.keypoints0[i], result.keypoints1[j]
     why = explain(pair.image0, keypoints[0], pair.image1, keypoints[1], answer.feature)
     if output:
         _draw(output, pair, keypoints, why, answer.feature)
     if as_json:
         content = {
             "frames": [[*k.pt, k.size, k.angle] for k in keypoints],
-            "ratio": float(answer.result.ratios[row]),
-            "inlier": bool(answer.result.inliers[row]),
+            "ratio": float(result.ratios[chosen]),
+            "inlier": bool(result.inliers[chosen]),
             "similarity": why.similarity,
             "similarities": dict(why.similarities),
             "shares": dict(why.shares),
         }
         print(json.dumps(content))
         return
-    print(f"match {number} of {len(rows)}, {_kind(answer.result, row)}")
-    if at is not None:
-        away = np.linalg.norm(np.array(keypoints[0].pt) - at)
-        print(f"  {away:.1f} px from {at[0]:g} {at[1]:g}")
-    _print(pair.names, keypoints, answer.result.ratios[row], why)
+    kind = f"no {NAMES[result.model]} was found"
+    if result.success:
+        words = (f"an inlier, {WORDS[result.model][0]}", f"an outlier, {WORDS[result.model][1]}")
+        kind = words[not result.inliers[chosen]]
+    print(f"match {number} of {len(order)}, {kind}")
+    for label, keypoint in zip(pair.names, keypoints, strict=True):
+        print(
+            f"  {label}: x {keypoint.pt[0]:.1f}, y {keypoint.pt[1]:.1f}, size {keypoint.size:.1f}"
+        )
+    print(f"ratio {result.ratios[chosen]:.3f}, similarity {why.similarity:.3f}")
+    if len(why.shares) > 1:
+        print("  of it " + ", ".join(f"{part} {value:+.3f}" for part, value in why.shares.items()))
     if output:
         print(f"\npicture: {printable(str(output.resolve()))}")
 
 
-def _print(names: Sequence[str], keypoints: Any, ratio: float, why: Explanation) -> None:
-    for label, keypoint in zip(names, keypoints, strict=True):
-        x, y = keypoint.pt
-        print(f"  {label}: x {x:.1f}, y {y:.1f}, size {keypoint.size:.1f}")
-    print(f"ratio {ratio:.3f}, similarity {why.similarity:.3f}")
-    if len(why.shares) > 1:
-        print("  of it " + ", ".join(f"{part} {share:+.3f}" for part, share in why.shares.items()))
-
-
 def ranked(result: MatchResult, at: tuple[float, float] | None) -> Any:
-    """Indices of all matches, in the order to explain them.
-
-    The inliers first, the most certain of them first; with `at`, the nearest to this point of
-    image 0 first.
-    """
+    """Sort matches: inliers first, by their ratio; with `at`, by the distance to this point."""
     if at is not None:
         return np.argsort(np.linalg.norm(result.points0 - np.array(at), axis=1), kind="stable")
     return np.lexsort((result.ratios, ~result.inliers if result.success else 0 * result.ratios))
 
 
-def _kind(result: MatchResult, row: int) -> str:
-    if not result.success:
-        return f"no {NAMES[result.model]} was found"
-    inside, outside = WORDS[result.model]
-    return f"an inlier, {inside}" if result.inliers[row] else f"an outlier, {outside}"
-
-
 def _draw(output: Path, pair: Pair, keypoints: Any, why: Explanation, descriptor: Any) -> None:
-    """The photographs with the patches above, the heat maps below."""
+    """Draw the photographs with the patches above, the heat maps below."""
     from kd_cv.viz.images import plot_frame, plot_images
     from kd_cv.viz.maps import plot_explanation
     from kd_cv.viz.style import Figure, save_plot, style

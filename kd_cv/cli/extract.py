@@ -8,31 +8,19 @@ from typing import Annotated, Any
 
 import typer
 
-from kd_cv.cli.options import (
-    Descriptor,
-    Images,
-    Json,
-    MaxKeypoints,
-    MaxSize,
-    Overwrite,
-    Root,
-    Scheduler,
-    Views,
-    Weights,
-    make_extraction,
-)
+from kd_cv.cli import options
 
 
 def command(
-    images: Images,
+    images: options.Images,
     output: Annotated[Path, typer.Option("-o", "--output", help="The HDF5 file to write.")],
-    descriptor: Descriptor = "kd",
-    weights: Weights = None,
-    max_keypoints: MaxKeypoints = 8192,
-    max_size: MaxSize = 3200,
-    views: Views = 1,
-    root: Root = None,
-    overwrite: Overwrite = False,
+    descriptor: options.Descriptor = "kd",
+    weights: options.Weights = None,
+    max_keypoints: options.MaxKeypoints = 8192,
+    max_size: options.MaxSize = 3200,
+    views: options.Views = 1,
+    root: options.Root = None,
+    overwrite: options.Overwrite = False,
     dtype: Annotated[
         str,
         typer.Option(
@@ -41,11 +29,10 @@ def command(
         ),
     ] = "float16",
     workers: Annotated[
-        int | None,
-        typer.Option(help="Processes to work on; by default the threads of one process."),
+        int | None, typer.Option(help="Number of processes; by default one with many threads.")
     ] = None,
-    scheduler: Scheduler = None,
-    as_json: Json = False,
+    scheduler: options.Scheduler = None,
+    as_json: options.Json = False,
 ) -> None:
     """Extract the features of a whole collection into one file that hloc reads.
 
@@ -61,14 +48,11 @@ def command(
     """
     from kd_cv.collection import extract as run
 
-    extraction = make_extraction(descriptor, weights, views, max_keypoints, max_size, dtype)
-    options: dict[str, Any] = {
-        "root": root,
-        "overwrite": overwrite,
-        "progress": not as_json and sys.stderr.isatty(),
-    }
+    extraction = options.make_extraction(descriptor, weights, views, max_keypoints, max_size, dtype)
+    progress = not as_json and sys.stderr.isatty()
+    how: dict[str, Any] = {"root": root, "overwrite": overwrite, "progress": progress}
     if scheduler is None:
-        summary = run(images, output, extraction, workers=workers, **options)
+        summary = run(images, output, extraction, workers=workers, **how)
     elif workers is not None:
         raise ValueError("--workers is for this machine, --scheduler has workers of its own")
     else:
@@ -76,6 +60,6 @@ def command(
         from kd_cv.collection.cluster import extract as run_on_cluster
 
         with connected(scheduler) as client:
-            summary = run_on_cluster(images, output, extraction, client=client, **options)
+            summary = run_on_cluster(images, output, extraction, client=client, **how)
     print(json.dumps(asdict(summary), default=str) if as_json else summary)
     raise typer.Exit(summary.exit_code)

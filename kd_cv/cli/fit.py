@@ -1,15 +1,15 @@
 """`kd-cv fit`: matrices from a folder of photographs, compared with the shipped ones."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 
-from kd_cv.cli.options import Json, Magnification, check_output
+from kd_cv.cli.options import Json, Scheduler, check_output
 from kd_cv.cli.tables import plain_warnings, print_table, telling
 from kd_cv.descriptor.frames import MAGNIFICATION
 from kd_cv.fit.held_out import TEST_VIEWS, held_out_precision
@@ -20,7 +20,7 @@ from kd_cv.settings import Settings
 from kd_cv.whitening import Whitening, save
 from kd_cv.whitening.registry import DEFAULT_WEIGHTS
 
-SHIPPED = f"shipped ({DEFAULT_WEIGHTS})"
+SHIPPED, MINE = f"shipped ({DEFAULT_WEIGHTS})", "mine "
 
 
 def command(
@@ -38,7 +38,9 @@ def command(
         list[int] | None,
         typer.Option(help="Samples per side of a patch, 32 by default; may be repeated."),
     ] = None,
-    magnification: Magnification = MAGNIFICATION,
+    magnification: Annotated[
+        float, typer.Option(help="Side of a patch in keypoint sizes.")
+    ] = MAGNIFICATION,
     views: Annotated[int, typer.Option(help="Views of each photograph: itself and its warps.")] = 4,
     max_keypoints: Annotated[
         int, typer.Option(help="How many keypoints to keep in each view, the strongest first.")
@@ -46,9 +48,7 @@ def command(
     trained: Annotated[
         bool, typer.Option("--train/--no-train", help="Train W_M too, where there are pairs.")
     ] = True,
-    scheduler: Annotated[
-        str | None, typer.Option(help="Run on Dask: the address of a scheduler.")
-    ] = None,
+    scheduler: Scheduler = None,
     as_json: Json = False,
 ) -> None:
     """Fit whitening matrices on your own photographs, and test them on held-out ones.
@@ -71,19 +71,28 @@ def command(
     """
     check_output(output, (".npz",))
     training, held_out = split_photos(list_photos(photos))
-    running = nullcontext(map) if scheduler is None else _on_cluster(scheduler)
     sizes = patch_size or [32]
-    with plain_warnings(), telling("Fitting", as_json) as tell, running as run:
+    with plain_warnings(), ExitStack() as stack:
+        run: Any = map
+        if scheduler is not None:
+            from kd_cv.collection.cluster import connected, in_order
+
+            run = in_order(stack.enter_context(connected(scheduler)))
         entries = fit_photos(
             [path.absolute() for path in training], pairs,
-            patch_sizes=sizes, magnification=magnification, views=views,
-            max_keypoints=max_keypoints, trained=trained, progress=tell, run=run,
+            patch_sizes=sizes, magnification=magnification, views=views, trained=trained,
+            max_keypoints=max_keypoints, run=run,
+            progress=stack.enter_context(telling("Fitting", as_json)),
         )  # fmt: skip
         save(output, entries)
     fitted = entries["concat", sizes[0]]
+    raw = Settings(sizes[0], whitening=None, magnification=magnification)
+    compared = {"raw": raw, SHIPPED: replace(raw, whitening="best")}
+    for name in ("wm", "ws", "wua", "wus"):
+        if fitted.has(name):
+            compared[MINE + name] = replace(raw, whitening=name, weights=fitted)
     with plain_warnings(), telling("Testing", as_json) as tell:
-        raw = Settings(sizes[0], whitening=None, magnification=magnification)
-        precision, tested = held_out_precision(held_out, _compared(fitted, raw), tell)
+        precision, tested = held_out_precision(held_out, compared, tell)
     best, better = choose(precision, fitted)
     content = {
         "output": str(output.resolve()),
@@ -115,40 +124,17 @@ def _print(content: dict[str, Any], call: str) -> None:
 
 
 def choose(precision: Mapping[str, float], fitted: Whitening) -> tuple[str, bool | None]:
-    """The fitted variant of the highest precision, and whether that beats the shipped matrices.
-
-    Without precisions: the variant that is usually best, and None.
-    """
+    """Return the best fitted variant, and whether it beats the shipped matrices; None untested."""
     if not precision:
         return fitted.variant("best"), None
-    mine = {name: precision[f"mine {name}"] for name in _variants(fitted)}
-    best = max(mine, key=lambda name: mine[name])
-    return best, mine[best] > precision[SHIPPED]
+    best = max((name for name in precision if name.startswith(MINE)), key=precision.__getitem__)
+    return best.removeprefix(MINE), precision[best] > precision[SHIPPED]
 
 
 def verdict(better: bool | None, call: str) -> str:
-    """Whether to use the fitted matrices, in one sentence."""
+    """Say whether to use the fitted matrices."""
     if better is None:
-        return f"not tested: no photograph with keypoints was left for it. To use them: {call}"
+        return f"not tested: no held-out photograph has keypoints. To use them: {call}"
     if better:
         return f"better than the shipped matrices here: use {call}"
     return "no better than the shipped matrices here: keep the shipped ones, KDDescriptor()"
-
-
-def _variants(fitted: Whitening) -> Sequence[str]:
-    return [name for name in ("wm", "ws", "wua", "wus") if fitted.has(name)]
-
-
-def _compared(fitted: Whitening, raw: Settings) -> dict[str, Settings]:
-    """The raw descriptor, the shipped default, and the fitted matrices in their variants."""
-    shipped = {"raw": raw, SHIPPED: replace(raw, whitening="best")}
-    mine = {name: replace(raw, whitening=name, weights=fitted) for name in _variants(fitted)}
-    return shipped | {f"mine {name}": settings for name, settings in mine.items()}
-
-
-@contextmanager
-def _on_cluster(scheduler: str) -> Iterator[Any]:
-    from kd_cv.collection.cluster import connected, in_order
-
-    with connected(scheduler) as client:
-        yield in_order(client)

@@ -1,7 +1,6 @@
 """Options that commands share, and checks of outputs."""
 
 import os
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,7 +16,6 @@ Weights = Annotated[
     str | None, typer.Option(help="Matrices that whiten kd: a shipped name, or a file.")
 ]
 Dim = Annotated[int, typer.Option(help="Dimensions that the whitening keeps.")]
-Magnification = Annotated[float, typer.Option(help="Side of a patch in keypoint sizes.")]
 
 # Of commands on two photographs or on a collection.
 Photos = Annotated[
@@ -53,7 +51,7 @@ Root = Annotated[
     typer.Option(help="Folder that the names are relative to; by default that of the list."),
 ]
 Overwrite = Annotated[
-    bool, typer.Option("--overwrite", help="Start over instead of continuing from what is there.")
+    bool, typer.Option("--overwrite", help="Start over instead of continuing an earlier run.")
 ]
 Scheduler = Annotated[
     str | None,
@@ -73,7 +71,7 @@ def make_extraction(
     max_size: int,
     dtype: str = "float16",
 ) -> Any:
-    """The Extraction of a collection that the options name."""
+    """Make the Extraction of a collection."""
     from kd_cv.collection import Extraction
 
     plain = weights is None and views == 1
@@ -82,7 +80,7 @@ def make_extraction(
 
 
 def make_feature(name: str, weights: str | None = None, views: int = 1) -> Any:
-    """The descriptor of a name; `weights` replaces the matrices of "kd"."""
+    """Make the descriptor of a name."""
     from kd_cv.opencv.kd_descriptor import KDDescriptor
     from kd_cv.opencv.rootsift import as_feature
     from kd_cv.whitening.registry import DEFAULT_WEIGHTS
@@ -98,18 +96,14 @@ def make_feature(name: str, weights: str | None = None, views: int = 1) -> Any:
 def check_output(
     path: Path | None, suffixes: Sequence[str] = (), inputs: Sequence[Path] = ()
 ) -> None:
-    """Refuse, before any work, an output of another kind, that cannot be written, or an input."""
+    """Check an output before any work: its suffix, its folder, and that it is no input."""
     if path is None:
         return
     if suffixes and path.suffix not in suffixes:
         raise ValueError(f"{path}: unknown kind of file, expected {', '.join(suffixes)}")
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a directory, expected a file to write")
-    try:
-        with tempfile.TemporaryFile(dir=path.parent):
-            pass
-    except OSError as error:
-        raise OSError(f"cannot write in {path.parent}: {error.strerror}") from error
-    for given in inputs:
-        if path.exists() and given.exists() and os.path.samefile(path, given):
-            raise ValueError(f"{path} is one of the photographs: it would be overwritten")
+    if not os.access(path.parent, os.W_OK):
+        raise OSError(f"cannot write in {path.parent}")
+    if path.exists() and any(os.path.samefile(path, given) for given in inputs if given.exists()):
+        raise ValueError(f"{path} is one of the photographs: it would be overwritten")

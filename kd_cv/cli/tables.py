@@ -12,7 +12,7 @@ from rich.table import Table
 
 
 def print_table(titles: Sequence[str], rows: Sequence[Sequence[str]], note: str = "") -> None:
-    """The first column to the left, the others to the right, a note below."""
+    """Print a table, its first column aligned to the left, with a note below."""
     console = Console(highlight=False, markup=False)
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for number, title in enumerate(titles):
@@ -26,7 +26,7 @@ def print_table(titles: Sequence[str], rows: Sequence[Sequence[str]], note: str 
 
 @contextmanager
 def telling(what: str, quiet: bool) -> Iterator[Callable[[str], None]]:
-    """A status line on stderr; the function that it yields counts what is done and names it."""
+    """Show a status line on stderr; the yielded function counts the items done and names one."""
     with Console(stderr=True, quiet=quiet).status(f"{what} ...") as status:
         done = 0
 
@@ -40,7 +40,7 @@ def telling(what: str, quiet: bool) -> Iterator[Callable[[str], None]]:
 
 @contextmanager
 def plain_warnings() -> Iterator[None]:
-    """Warnings as single lines for people, each once."""
+    """Show each warning once, as a single line."""
 
     def show(message: Any, *_: Any, **__: Any) -> None:
         print(f"kd-cv: warning: {' '.join(str(message).split())[:500]}", file=sys.stderr)

@@ -47,7 +47,6 @@ def command(
 
 
 def _of_file(path: Path, as_json: bool) -> None:
-    """What each entry of a file is: its kernel, patch size, variants and provenance."""
     from kd_cv.whitening import load
 
     entries = [
@@ -69,15 +68,15 @@ def _of_file(path: Path, as_json: bool) -> None:
 
 
 def _show(title: str, facts: Mapping[str, Any]) -> None:
-    """A title and its facts, one a line, none wider than the terminal."""
-    width = shutil.get_terminal_size().columns
+    """Print a title and its facts, one a line, none wider than the terminal."""
+    wrapper = textwrap.TextWrapper(
+        shutil.get_terminal_size().columns, initial_indent="  ", subsequent_indent="      "
+    )
     print(title)
     for name, value in facts.items():
-        text = f"{value:,}" if isinstance(value, int) else printable(f"{value}")
+        text = f"{value:,}" if isinstance(value, int) else str(value)
         if isinstance(value, list | tuple):
             text = ", ".join(map(str, value))
         if isinstance(value, dict):  # of counts
-            text = printable(", ".join(f"{count} {what}" for what, count in value.items()))
-        print(
-            textwrap.fill(f"{name}: {text}", width, initial_indent="  ", subsequent_indent="      ")
-        )
+            text = ", ".join(f"{count} {what}" for what, count in value.items())
+        print(wrapper.fill(printable(f"{name}: {text}")))

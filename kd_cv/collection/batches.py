@@ -37,7 +37,7 @@ MAX_BATCH = 16  # images of one partial file: what a crash can cost each worker
 
 @dataclass(frozen=True)
 class Batch:
-    """Some images, root / name, whose features go to one partial file; sources: see `source_of`."""
+    """Images root / name whose features go to one partial file."""
 
     root: Path
     names: tuple[str, ...]
@@ -48,38 +48,31 @@ class Batch:
 
 @dataclass(frozen=True)
 class Report:
-    """The result of a batch.
+    """The result of a batch."""
 
-    done     images described now; `kept`: by an earlier run
-    skipped  name -> reason
-    seconds  of processor time by stage
-    """
-
-    done: int
+    done: int  # images described now
     keypoints: int
-    skipped: Mapping[str, str]
-    seconds: Mapping[str, float]
-    kept: int = 0
+    skipped: Mapping[str, str]  # name -> reason
+    seconds: Mapping[str, float]  # of processor time by stage
+    kept: int = 0  # images described by an earlier run
 
 
 def batches(
     root: Path, sources: Mapping[str, str], folder: Path, extraction: Extraction
 ) -> list[Batch]:
-    """Cut the names into batches; a later run with the same files finds the same batches.
+    """Cut the names into batches: the same ones in a later run.
 
-    They get smaller towards the end, so that all workers finish at about the same time.
+    Smaller batches at the end let all workers finish at about the same time.
     """
     names, settings = list(sources), extraction.settings_text
     plan: list[Batch] = []
-    start = 0
-    while start < len(names):
-        size = min(MAX_BATCH, max(1, (len(names) - start) // 64))
-        chosen = tuple(names[start : start + size])
+    while names:
+        size = min(MAX_BATCH, max(1, len(names) // 64))
+        chosen, names = tuple(names[:size]), names[size:]
         stamps = tuple(sources[name] for name in chosen)
         key = json.dumps([settings, str(root), chosen, stamps])
         part = folder / f"{digest(key.encode(), 24)}.h5"
         plan.append(Batch(root, chosen, stamps, part, settings))
-        start += size
     return plan
 
 
@@ -118,7 +111,7 @@ def run_batch(batch: Batch, extraction: Extraction, stop: Any = None) -> Report:
 
 
 def finished(batch: Batch) -> Report | None:
-    """The report of a batch whose partial file is whole; None if it has to be done."""
+    """Read the report of a batch whose partial file is whole; None otherwise."""
     try:
         with open_hdf5(batch.part) as file:
             stored = json.loads(file.attrs["report"])
@@ -132,7 +125,7 @@ def finished(batch: Batch) -> Report | None:
 
 
 def ahead(batch: Batch, clock: Clock) -> Iterator[tuple[str, NDArray[Any] | str]]:
-    """Name and gray image, or why there is none; meanwhile the next one is decoded."""
+    """Yield names and gray images or reasons to skip them, decoding one image ahead."""
     with ThreadPoolExecutor(1) as reader:
         coming = reader.submit(decode, batch.root / batch.names[0])
         for name, after in zip(batch.names, (*batch.names[1:], None), strict=True):
@@ -144,18 +137,15 @@ def ahead(batch: Batch, clock: Clock) -> Iterator[tuple[str, NDArray[Any] | str]
 
 
 def decode(path: Path) -> tuple[NDArray[Any] | str, float]:
-    """The gray image of a file, or why there is none, and the processor seconds it took."""
+    """Read a gray image, or the reason to skip it; and measure the processor seconds."""
     start = time.thread_time()
     image: NDArray[Any] | str
     try:
         image = read_gray(path)
+    except FileNotFoundError:
+        image = "not found"
     except (ValueError, OSError) as error:
-        if isinstance(error, FileNotFoundError):
-            image = "not found"
-        elif path.is_file() and path.stat().st_size == 0:
-            image = "empty file"
-        else:
-            image = reason(error).replace(f"{path}: ", "").replace(f"{path} ", "").strip()
+        image = reason(error).replace(f"{path}: ", "").replace(f"{path} ", "").strip()
     return image, time.thread_time() - start
 
 
@@ -188,7 +178,7 @@ def by_processes(plan: Sequence[Batch], extraction: Extraction, workers: int) ->
 def _on(
     pool: Executor, work: Callable[[Batch], Report], plan: Sequence[Batch], ahead: int, stop: Any
 ) -> Iterator[Report]:
-    """Reports as they finish; after an error or Ctrl-C no worker begins another image."""
+    """Yield reports as they finish; after an error or Ctrl-C no worker begins another image."""
     waiting = iter(plan)
     running: set[Future[Report]] = set()
     try:
@@ -205,7 +195,7 @@ def _on(
         pool.shutdown(cancel_futures=True)
 
 
-_stop: Any = None  # in a worker process: an event of the process that started it
+_stop: Any = None  # in a worker process: the event of its parent
 
 
 def _start_process(stop: Any) -> None:

@@ -1,17 +1,14 @@
 """Extraction and whitening statistics on a Dask cluster (extra `cluster`).
 
-Workers see the same files as the caller, under the same paths. A batch of images becomes a partial
-file (see `extract`), a scene becomes a `Statistics`; the caller puts them together in a fixed
-order. Dask gives the work of a lost worker to another. The result is, bit for bit, that of one
-process on such a machine.
+Workers see the same files as the caller, under the same paths. The caller merges partial files and
+statistics in a fixed order, so the result has the bits of one process on such a machine.
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import CancelledError, ThreadPoolExecutor
+from concurrent.futures import CancelledError
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -36,40 +33,21 @@ Result = TypeVar("Result")
 
 @contextmanager
 def connected(scheduler: str) -> Iterator[Any]:
-    """A Dask client of a running scheduler, such as "tcp://host:8786"; nothing is started here."""
+    """Connect a Dask client to a running scheduler, such as "tcp://host:8786"."""
     if "://" not in scheduler:
         raise ValueError(
             f"expected the address of a Dask scheduler, such as tcp://host:8786, got {scheduler!r}"
             "; on one machine give a number of workers instead"
         )
     distributed = _distributed()
-    _check_answers(scheduler)
     logger = logging.getLogger("distributed.client")  # it shows tracebacks of errors raised here
     before = logger.level
     logger.setLevel(logging.CRITICAL)
     try:
-        with distributed.Client(scheduler) as client:
+        with distributed.Client(scheduler, timeout=PATIENCE) as client:
             yield client
     finally:
         logger.setLevel(before)
-
-
-def _check_answers(scheduler: str) -> None:
-    """OSError if no Dask scheduler answers at an address: the client would wait for ever."""
-    from distributed.comm import connect
-    from distributed.security import Security
-
-    async def greet() -> None:
-        options = Security().get_connection_args("client")
-        comm = await asyncio.wait_for(connect(scheduler, PATIENCE, **options), PATIENCE)
-        await comm.close()
-
-    try:
-        with ThreadPoolExecutor(1) as pool:  # the caller may have an event loop of its own
-            pool.submit(asyncio.run, greet()).result()
-    except (OSError, asyncio.TimeoutError) as error:
-        reason = str(error) or f"nothing in {PATIENCE} seconds"
-        raise OSError(f"no scheduler answers at {scheduler!r}: {reason}") from error
 
 
 def extract(
@@ -80,7 +58,7 @@ def extract(
     client: Any,
     **options: Any,
 ) -> Summary:
-    """`kd_cv.collection.extract` with the batches run on a cluster.
+    """Run `kd_cv.collection.extract` on a cluster.
 
     >>> with connected("tcp://scheduler:8786") as client:  # doctest: +SKIP
     ...     print(extract("/shared/photographs", "/shared/features.h5", client=client))
@@ -97,9 +75,9 @@ def extract(
 def fit_statistics(
     scenes: Sequence[Scene], kd: KDDescriptor | None = None, *, client: Any = None
 ) -> Statistics:
-    """Statistics of the raw descriptors of scenes and of their matching pairs.
+    """Compute the statistics of the raw descriptors of scenes and of their matching pairs.
 
-    kd      whose settings are used; its whitening is not
+    kd      the descriptor; its whitening is not used
     client  of a Dask cluster, or None for this process
 
     >>> whitening = Whitening.fit(fit_statistics(scenes, client=client))  # doctest: +SKIP
@@ -122,18 +100,18 @@ def _statistics_of(raw: Settings, scene: Scene) -> Statistics:
 
 
 def one_by_one(work: Callable[[Any], Result], items: Sequence[Any]) -> Iterator[Result]:
-    """`map` with one BLAS thread: the last bits of a matrix product depend on their number."""
+    """Map with one BLAS thread: the last bits of a matrix product depend on their number."""
     return (_single_threaded(item, work) for item in items)
 
 
 def in_order(client: Any) -> Callable[[Callable[[Any], Result], Sequence[Any]], Iterator[Result]]:
-    """`one_by_one` on the workers of a Dask client, with the same bits.
+    """Return `one_by_one` on the workers of a Dask client, with the same bits.
 
     >>> fit_photos("/shared/photographs", run=in_order(client))  # doctest: +SKIP
     """
 
     def run(work: Callable[[Any], Result], items: Sequence[Any]) -> Iterator[Result]:
-        # Rounding depends on the order of a sum: whatever is ready first, give the first item's.
+        # Rounding depends on the order of a sum.
         ready: dict[int, Result] = {}
         given = 0
         for index, result in _map(client, _single_threaded, items, work):
@@ -154,7 +132,7 @@ def _single_threaded(item: Any, work: Callable[[Any], Result]) -> Result:
 def _map(
     client: Any, work: Callable[..., Result], items: Sequence[Any], *arguments: Any
 ) -> Iterator[tuple[int, Result]]:
-    """Index and result of work(item, *arguments) as they finish, a few per worker at a time."""
+    """Yield index and result of work(item, *arguments) as they finish."""
     distributed = _distributed()
     index_of: dict[Any, int] = {}
     waiting = iter(enumerate(items))

@@ -35,11 +35,7 @@ MODEL = Path("sparse", "0")  # the first of the models, where COLMAP keeps it
 
 @dataclass(frozen=True)
 class Row:
-    """A line of the table: the result of one reconstruction.
-
-    images   how many could be used; `skipped`: name -> reason of those that could not
-    others   files beside them that are not photographs: suffix -> count
-    """
+    """The result of one reconstruction, a line of the table."""
 
     descriptor: str
     images: int
@@ -48,8 +44,8 @@ class Row:
     track_length: float  # images that see a point, on average
     error: float  # reprojection error in pixels, on average
     matches: int  # verified, over all pairs
-    skipped: Mapping[str, str] = field(default_factory=dict)
-    others: Mapping[str, int] = field(default_factory=dict)
+    skipped: Mapping[str, str] = field(default_factory=dict)  # name -> reason
+    others: Mapping[str, int] = field(default_factory=dict)  # suffix -> files of other kinds
 
 
 def reconstruct(
@@ -69,11 +65,10 @@ def reconstruct(
 
     pairs   image names to match, or a file of them (see `read_pairs`); all by default
     camera  which photographs share a camera: "auto" goes by their EXIF data
-    threads  of the extraction and of COLMAP; as many as there are cores by default
+    threads  of the extraction and of COLMAP; by default the number of cores
 
-    The workspace keeps features.h5, database.db and, in sparse/0 as COLMAP has it, the model with
-    the most images.
-    An interrupted extraction is continued; all that follows is done again.
+    The workspace keeps features.h5, database.db and, in sparse/0, the model with the most images.
+    Only an interrupted extraction is continued.
 
     >>> print(table([reconstruct("photographs", "workspace")]))  # doctest: +SKIP
     """
@@ -90,7 +85,6 @@ def reconstruct(
     )
     names = [name for name in collection.names if name not in summary.skipped]
     wanted = _pairs(pairs, names)
-    # What an earlier run has made stays until this one has the same.
     with quiet(), drafting(workspace / "draft") as drafts:
         draft = drafts / database.name
         write_database(features, collection.root, draft, camera, names)
@@ -119,10 +113,9 @@ def compare(
     extractions: Sequence[Extraction],
     **options: Any,
 ) -> list[Row]:
-    """The same reconstruction with each extraction.
+    """Reconstruct with each extraction, in a folder of the workspace each.
 
-    KD has keypoints of its own, RootSIFT and SIFT those of cv2.SIFT. Each has its own folder in the
-    workspace. RootSIFT is what COLMAP makes of SIFT.
+    KD has keypoints of its own, RootSIFT and SIFT those of cv2.SIFT.
     """
     folders = [e.descriptor if isinstance(e.descriptor, str) else "kd" for e in extractions]
     if len(set(folders)) != len(folders):
@@ -134,7 +127,7 @@ def compare(
 
 
 def table(rows: Sequence[Row]) -> str:
-    """Rows as a Markdown table."""
+    """Format the results as a Markdown table."""
     lines = [
         "| descriptor | registered | points | track length | error (px) | verified matches |",
         "|---|---|---|---|---|---|",
@@ -171,7 +164,7 @@ def quiet() -> Iterator[None]:
 def largest_model(
     database: Path, image_root: Path, final: Path, threads: int, **settings: Any
 ) -> Any:
-    """The model with the most images, also kept in the folder `final`; None if there is none.
+    """Map, and keep the model with the most images in `final`; None if there is no model.
 
     settings: of pycolmap.IncrementalPipelineOptions.
     """

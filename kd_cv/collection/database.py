@@ -1,10 +1,8 @@
 """COLMAP's database: KD descriptors as its bytes, pairs of images, verified matches.
 
-COLMAP takes descriptors of 128 bytes and compares them in two ways: by L2 distance (its index on
-the CPU), or by the angle acos(min(a . b / 512^2, 1)) (brute force on the CPU, and on the GPU). The
-second assumes descriptors of norm 512 without negative entries. Bytes whose norm is larger, such
-as an offset of 128 gives, all get the angle 0 and match nothing. `as_colmap_bytes` makes bytes that
-serve both ways.
+COLMAP takes descriptors of 128 bytes and compares them by L2 distance (its index on the CPU), or by
+the angle acos(min(a . b / 512^2, 1)) (brute force on the CPU, and on the GPU), which needs a norm
+of 512 without negative entries. `as_colmap_bytes` makes bytes for both.
 """
 
 from __future__ import annotations
@@ -38,7 +36,7 @@ Pair = tuple[str, str]
 
 
 def camera_mode(camera: str) -> Any:
-    """How photographs share intrinsics, as pycolmap names it."""
+    """Convert our name to pycolmap's CameraMode."""
     choices = get_args(CameraChoice)
     if camera not in choices:
         raise ValueError(f"camera must be one of {list(choices)}, got {camera!r}")
@@ -49,13 +47,12 @@ def camera_mode(camera: str) -> Any:
 
 
 def as_colmap_bytes(descriptors: NDArray[np.float32]) -> NDArray[np.uint8]:
-    """Unit descriptors (N, D), D <= 128, as bytes (N, 128) of norm 512.
+    """Convert unit descriptors (N, D), D <= 128, to bytes (N, 128) of norm 512.
 
     b = OFFSET + a E x, where the columns of E (128, 127) are orthonormal and orthogonal to the
     vector of ones, and a^2 = 512^2 - 128 OFFSET^2. So b . b' = a^2 x . x' + 128 OFFSET^2 and
     |b - b'| = a |x - x'|: both distances keep the order. E is the inverse cosine transform without
-    its constant, which has place for 127 entries: of 128, the last, the least significant one of a
-    whitening, is dropped. Zero descriptors stay zeros.
+    its constant; the last of 128 entries is dropped. Zero descriptors stay zeros.
     """
     if descriptors.ndim != 2 or descriptors.shape[1] > DIM:
         raise ValueError(
@@ -72,7 +69,7 @@ def as_colmap_bytes(descriptors: NDArray[np.float32]) -> NDArray[np.uint8]:
 
 
 def bytes_of(descriptors: NDArray[np.float32], descriptor: str) -> NDArray[np.uint8]:
-    """KD; or SIFT of OpenCV, which has norm 512 already, or RootSIFT, as COLMAP stores them."""
+    """Convert descriptors to COLMAP's bytes; OpenCV's SIFT has norm 512 already."""
     if descriptor == "kd":
         return as_colmap_bytes(descriptors)
     scale = {"sift": 1.0, "rootsift": NORM}[descriptor]
@@ -89,14 +86,11 @@ def write_database(
     camera: CameraChoice = "auto",
     names: Sequence[str] | None = None,
 ) -> dict[str, int]:
-    """Images, cameras, keypoints and descriptors of a feature file into a new COLMAP database.
+    """Write images, cameras, keypoints and descriptors of a feature file to a COLMAP database.
 
-    Keypoints move by half a pixel: COLMAP has the corner of the first pixel at (0, 0). They have
-    COLMAP's six columns: x, y and the affine shape, a circle of radius sigma or, for a keypoint of
-    a synthetic view, an ellipse. Descriptors of more than 128 dimensions are left out; they can be
-    matched with matcher="kd" only.
-
-    names  those of the images to write; all of the feature file by default
+    COLMAP has the corner of the first pixel at (0, 0). Keypoints have its six columns: x, y and the
+    affine shape, an ellipse for a keypoint of a synthetic view. Descriptors of more than 128
+    dimensions are left out: they need matcher="kd". names: by default all of the feature file.
 
     Returns the id of each image.
     """
@@ -144,10 +138,7 @@ def write_database(
 
 
 def read_pairs(path: PathLike) -> list[Pair]:
-    """Pairs of image names, two a line, as COLMAP and hloc write them.
-
-    A tab separates them; or, in a line without a tab, blanks. With tabs, names may have blanks.
-    """
+    """Read pairs of image names, two a line, separated by a tab or, without a tab, by blanks."""
     lines = read_text(path, MAX_LIST_BYTES, "utf-8-sig").splitlines()
     pairs = [tuple(line.split("\t" if "\t" in line else None)) for line in lines if line.strip()]
     for number, pair in enumerate(pairs, 1):
@@ -157,7 +148,7 @@ def read_pairs(path: PathLike) -> list[Pair]:
 
 
 def write_pairs(path: PathLike, pairs: Sequence[Pair]) -> None:
-    """What `read_pairs` reads: with tabs if a name has a blank."""
+    """Write pairs for `read_pairs`, with tabs if a name has a blank."""
     names = {name for pair in pairs for name in pair}
     for name in names:
         if "\t" in name or name.splitlines() != [name]:
@@ -213,10 +204,9 @@ def match_database(
 
 @contextmanager
 def _listed(database: PathLike, pairs: Sequence[Pair]) -> Iterator[Path]:
-    """A text file of pairs, as COLMAP takes them.
+    """Write the pairs for COLMAP, and name images by their ids meanwhile.
 
-    In it a blank ends a name and # begins a comment: while it is there, images are named by their
-    ids.
+    In this file a blank ends a name and # begins a comment.
     """
     with open_database(database) as target:
         images = target.read_all_images()
@@ -262,5 +252,4 @@ def load_pycolmap() -> Any:
 
 
 def open_database(database: PathLike) -> Any:
-    """A database of COLMAP, closed at the end of the `with` block."""
     return load_pycolmap().Database.open(database)

@@ -24,12 +24,10 @@ from kd_cv.io.images import reduced
 from kd_cv.keypoints import from_keypoints
 from kd_cv.opencv.kd_descriptor import KDDescriptor
 
-LAYOUT = 1  # to be raised when the layout or the meaning of a setting changes
-MAX_KEYPOINTS = 2**19  # of an image: what a feature file can be read back with
+LAYOUT = 1  # of the feature file
+MAX_KEYPOINTS = 2**19  # of an image
 STAGES = ("decode", "extract")
-#: Weakest contrast of our keypoints, where none is given: that of COLMAP's own SIFT. A point of a
-#: reconstruction is seen by several images, so that weak keypoints count for more than in a pair.
-CONTRAST = 0.02
+CONTRAST = 0.02  # weakest contrast of a keypoint by default, as in COLMAP's own SIFT
 
 
 @dataclass(frozen=True)
@@ -55,7 +53,7 @@ class Extraction:
         if self.max_size is not None:
             as_int(self.max_size, "max_size")
         if isinstance(self.descriptor, KDDescriptor):
-            self.descriptor.__reduce__()  # TypeError with a detector that has no written settings
+            self.descriptor.__reduce__()  # TypeError for a detector that cannot be pickled
         elif not isinstance(self.descriptor, str):
             kind = type(self.descriptor).__name__
             raise TypeError(f"descriptor must be a name or a KDDescriptor, got {kind}")
@@ -101,7 +99,7 @@ class Extraction:
         return json.dumps(self.settings, sort_keys=True)
 
     def features(self, gray: NDArray[Any], clock: Clock | None = None) -> ImageFeatures:
-        """The features of one gray image (H, W), uint8 or float32, in its own pixels."""
+        """Extract the features of a gray image (H, W), uint8 or float32."""
         height, width = gray.shape
         with (clock or Clock())("extract"):
             seen = reduced(gray, self.max_size)
@@ -117,7 +115,7 @@ class Extraction:
         )
 
     def extract(self, gray: NDArray[Any]) -> Features:
-        """Keypoints and descriptors of an image; a subclass may take others."""
+        """Extract keypoints and descriptors at the size of the image."""
         if isinstance(self.feature, KDDescriptor):
             return self.feature.extractor.extract(gray)
         keypoints, descriptors = self.feature.detectAndCompute(to_8bit(gray), None)
@@ -126,7 +124,7 @@ class Extraction:
     def arrays(
         self, keypoints: Sequence[cv2.KeyPoint], descriptors: NDArray[Any] | None
     ) -> Features:
-        """What `extract` returns, of the strongest of OpenCV's keypoints."""
+        """Convert OpenCV's keypoints and descriptors, the strongest of them."""
         if descriptors is None:
             descriptors = np.zeros((0, self.dim), np.float32)
         responses = np.array([keypoint.response for keypoint in keypoints])
@@ -146,7 +144,7 @@ OVERWRITE = "give another output, or --overwrite it"
 def check_settings(
     where: PathLike, found: str | None, wanted: str, advice: str = OVERWRITE
 ) -> None:
-    """ValueError that names the differences between two texts of settings."""
+    """Raise a ValueError that names the differences between two texts of settings."""
     if found == wanted:
         return
     try:
@@ -169,7 +167,7 @@ def _flat(settings: Any) -> dict[str, Any]:
 
 
 class Clock:
-    """Processor seconds of each stage, as the threads that worked on it count them."""
+    """Processor seconds of each stage."""
 
     def __init__(self) -> None:
         self.seconds = dict.fromkeys(STAGES, 0.0)

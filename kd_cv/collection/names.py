@@ -10,7 +10,6 @@ from kd_cv.io.files import PathLike, read_text, utf8
 from kd_cv.io.images import PHOTO_SUFFIXES, by_suffix, find_photos, say_others
 
 MAX_LIST_BYTES = 2**30  # a million names take 50 MB
-MAX_DEPTH = 64  # folders of a name: HDF5 takes longer for each, by their square in all
 
 
 @dataclass(frozen=True)
@@ -18,7 +17,7 @@ class Collection:
     """Images by their names: paths below a root folder.
 
     refused  names that cannot be used: name -> reason
-    others   files beside them that are not photographs: suffix -> count
+    others   files that are not photographs: suffix -> count
     """
 
     root: Path
@@ -28,11 +27,11 @@ class Collection:
 
     @classmethod
     def of(cls, images: PathLike | Collection, root: PathLike | None = None) -> Collection:
-        """The images of a folder (and below it), of a glob pattern, or of a list file.
+        """Find the images of a folder (and below it), of a glob pattern, or of a list file.
 
-        A list file (.txt) has one name a line, relative to `root` or else to its own folder; empty
-        lines and those that begin with # do not count. The names of a glob pattern are relative
-        to `root` or else to the last folder before the first wildcard.
+        A list file (.txt) has one name a line; empty lines and those that begin with # are
+        ignored. Names are relative to `root`; by default to the folder, to that of the list, or
+        to the last folder before the first wildcard.
         """
         if isinstance(images, Collection):
             return images
@@ -83,12 +82,7 @@ def name_in(text: str) -> str:
     path = PurePosixPath(text)
     if path.is_absolute() or ".." in path.parts or not path.parts or "\0" in text:
         raise ValueError(f"image name {text!r} must be a path below the folder of the images")
-    if len(path.parts) > MAX_DEPTH:
-        raise ValueError(
-            f"a name may have at most {MAX_DEPTH} parts, this one has {len(path.parts)}"
-        )
-    utf8(text, "a name")
-    return str(path)
+    return utf8(str(path))
 
 
 def _below(path: Path, base: Path) -> str:

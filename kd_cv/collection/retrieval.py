@@ -1,13 +1,11 @@
 """Which images of a collection show this? An index, votes, and geometric verification.
 
-All descriptors of a feature file go into one nearest-neighbour index (FAISS, extra `retrieval`). A
-query's descriptors vote for the images of their neighbours; the images with most votes are matched
-with the query, and those that agree with it, by one plane or as a scene, come first.
+Descriptors of a query vote for the images of their neighbours in one index (FAISS, extra
+`retrieval`). Images with most votes are matched with the query and sorted by their inliers.
 """
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -41,10 +39,10 @@ class Hit:
     """An image that may show the query.
 
     votes     of the query's descriptors
-    inliers   matches that agree with one plane or, if it explains them better, with a scene
-    model     which of the two: "homography" or "fundamental"
-    H_0to1    (3, 3) from the query to the image, if it is a plane; or None
-    verified  whether there are MIN_INLIERS of them or more
+    inliers   of the better of two models
+    model     "homography" or "fundamental"
+    H_0to1    (3, 3) from the query to the image, or None
+    verified  whether there are at least MIN_INLIERS inliers
     """
 
     name: str
@@ -60,9 +58,9 @@ class Hit:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Index:
-    """An index over the descriptors of a feature file, which it needs beside it to verify.
+    """An index over the descriptors of a feature file, which `search` reads to verify.
 
-    starts  (images + 1,) where the descriptors of each image begin
+    starts  (images + 1,) index of the first descriptor of each image
 
     >>> from kd_cv.collection import extract
     >>> summary = extract("photographs", "features.h5")
@@ -117,7 +115,7 @@ class Index:
     @classmethod
     def load(cls, path: PathLike) -> Index:
         """Read a file written by `save`; ValueError if it is damaged."""
-        arrays, content = read_archive(path, "index", os.path.getsize(path))
+        arrays, content = read_archive(path, "index")
         errors = KeyError, TypeError, RuntimeError, AssertionError, ValueError
         with refused_as(f"{path} is not a sound index", *errors):
             names, features, settings = (content[key] for key in ("names", "features", "settings"))
@@ -130,9 +128,9 @@ class Index:
     def search(
         self, image: Image, extraction: Extraction | None = None, *, top: int = 10
     ) -> list[Hit]:
-        """The images that show what `image` shows, best first: at most `top`.
+        """Find at most `top` images that show the same as `image`, best first.
 
-        extraction  as that of the feature file, to which it must be equal
+        extraction  must be equal to that of the feature file
         """
         top = as_int(top, "top")
         extraction = extraction or Extraction()
@@ -147,13 +145,11 @@ class Index:
         return sorted(hits, key=lambda hit: (-hit.inliers, -hit.votes))[:top]
 
     def votes(self, descriptors: Array32) -> NDArray[np.float64]:
-        """Votes for each image: (images,).
+        """Count the votes for each image: (images,).
 
-        A descriptor gives the image of a neighbour at distance d the vote 1 - (d / d_k)^2, where
-        d_k is the distance of its k-th neighbour, so that a descriptor which is near to many counts
-        little. Copies of one photograph are near to each other and must not silence it: d_k is at
-        least `NEAR`, and k is doubled until the k-th neighbour is farther away than that. Each
-        image gets one vote of a descriptor only, for its nearest neighbour there.
+        A neighbour at distance d gives its image the vote 1 - (d / d_k)^2, where d_k is the
+        distance of the k-th neighbour. Copies of one photograph are near to each other: k is
+        doubled until d_k is at least `NEAR`. A descriptor votes once for an image.
         """
         votes = np.zeros(len(self.names))
         ivf = _faiss().try_extract_index_ivf(self.faiss)
@@ -162,13 +158,13 @@ class Index:
         queries, count = np.ascontiguousarray(descriptors, np.float32), NEIGHBOURS
         while len(queries):
             count = min(count, len(self))
-            squares, rows = self.faiss.search(queries, count)
-            valid = rows >= 0
+            squares, indices = self.faiss.search(queries, count)
+            valid = indices >= 0
             near = NEAR**2 * (queries**2).sum(axis=1, keepdims=True) + 1e-12
             farthest = np.where(valid, squares, 0).max(axis=1, keepdims=True)
             done = (farthest > near).ravel() | ~valid.all(axis=1) | (count == len(self))
             weights = np.where(valid, 1 - squares / np.maximum(farthest, near), 0).clip(0)
-            images = np.searchsorted(self.starts, rows, side="right") - 1
+            images = np.searchsorted(self.starts, indices, side="right") - 1
             for j in range(count):
                 first = (images[:, :j] != images[:, j : j + 1]).all(axis=1) & valid[:, j] & done
                 np.add.at(votes, images[first, j], weights[first, j])
@@ -176,10 +172,7 @@ class Index:
         return votes
 
     def pairs(self, top: int = 20) -> list[tuple[str, str]]:
-        """Pairs of images of the collection worth matching: each with its `top` by votes.
-
-        `kd_cv.collection.colmap.reconstruct` takes them.
-        """
+        """List pairs of images to match, each image with its `top` by votes, for `reconstruct`."""
         top = as_int(top, "top")
         wanted: dict[tuple[str, str], None] = {}
         with reading(self.features) as stored:
@@ -206,17 +199,13 @@ def verified(hit: Hit, query: ImageFeatures, other: ImageFeatures) -> Hit:
 
 
 def default_factory(count: int) -> str:
-    """The kind of index for `count` descriptors."""
-    return "Flat" if count < EXACT_BELOW else f"IVF{list_count(count)},SQ8"
-
-
-def list_count(count: int) -> int:
-    """Lists of an inverted file of `count` descriptors: about 4 sqrt(count), a power of two."""
-    return int(2 ** round(np.log2(4 * np.sqrt(count))))
+    """Choose an index for `count` descriptors, of about 4 sqrt(count) lists, a power of two."""
+    lists = int(2 ** round(np.log2(4 * np.sqrt(count))))
+    return "Flat" if count < EXACT_BELOW else f"IVF{lists},SQ8"
 
 
 def _sample(stored: FeatureFile, counts: list[int], wanted: int) -> Array32:
-    """Descriptors of images taken at random until there are `wanted`."""
+    """Take descriptors of random images until there are `wanted`."""
     order = np.random.default_rng(0).permutation(len(counts))
     enough = int(np.searchsorted(np.cumsum(np.array(counts)[order]), wanted)) + 1
     return np.concatenate([stored[stored.names[i]].descriptors for i in order[:enough]])[:wanted]

@@ -1,12 +1,9 @@
 """Whole collections of images into one feature file.
 
-An HDF5 file that is open for writing does not survive a crash. So batches of images go to small
-files in `<output>.partial/`, each of which appears whole or not at all, and the output is put
-together from them at the end, again whole or not at all. A run that was stopped continues from the
-batches that are there.
-
-A stored result belongs to a root folder, a name, a file size, a modification time and the settings,
-which hold a digest of the matrices. Anything else is extracted again.
+An HDF5 file that is open for writing does not survive a crash. So each batch of images becomes a
+file in `<output>.partial/`, whole or not at all, and the output is put together from them at the
+end. A run that was stopped continues from the batches that are there. An image is extracted again
+if its root folder, name, size, modification time or the settings differ.
 """
 
 from __future__ import annotations
@@ -20,9 +17,9 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from datetime import timedelta
 from functools import partial, reduce
 from pathlib import Path
-from typing import Any
 
 from kd_cv.checks import as_int
 from kd_cv.collection.batches import Batch, Report, batches, by_processes, by_threads
@@ -49,9 +46,9 @@ from kd_cv.parallel import cores
 class Summary:
     """The result of a run.
 
-    images     in the collection; `kept`: those whose features an earlier run has stored
+    images     in the collection; `kept`: those that an earlier run has stored
     skipped    name -> reason
-    others     files beside them that are not photographs: suffix -> count
+    others     files that are not photographs: suffix -> count
     seconds    from start to end; `cpu`: processor seconds by stage
     """
 
@@ -67,11 +64,6 @@ class Summary:
     others: Mapping[str, int] = field(default_factory=dict)
 
     @property
-    def use(self) -> float:
-        """Fraction of the workers' time that went into decoding, detecting and describing."""
-        return sum(self.cpu.values()) / max(1e-9, self.seconds * self.workers)
-
-    @property
     def exit_code(self) -> int:
         """0 if every image is in the output, else 1."""
         return int(bool(self.skipped))
@@ -84,7 +76,8 @@ class Summary:
         ]
         if self.done:
             each = ", ".join(f"{s} {1e3 * t / self.done:.0f} ms" for s, t in self.cpu.items())
-            lines.append(f"an image: {each}; {self.use:.0%} of {self.workers} workers' time")
+            use = sum(self.cpu.values()) / max(1e-9, self.seconds * self.workers)
+            lines.append(f"an image: {each}; {use:.0%} of {self.workers} workers' time")
         lines += [f"skipped {name}: {reason}" for name, reason in self.skipped.items()]
         if self.skipped:
             lines.append(f"{len(self.skipped)} of {self.images} images skipped")
@@ -111,10 +104,10 @@ def extract(
     """Extract features of a collection into one HDF5 file (extra `features`).
 
     images     a folder, a glob pattern, or a list file; `root`: what names are relative to
-    workers    processes to work on; by default the threads of this process. A script that asks for
+    workers    number of processes; by default the threads of this process. A script that asks for
                processes needs `if __name__ == "__main__":`, as with `multiprocessing`
-    overwrite  start over; otherwise images that the output already has, unchanged, are kept
-    runner     where the batches are run, in place of threads and processes
+    overwrite  start over; otherwise unchanged images of the output are kept
+    runner     runs the batches, in place of threads and processes
 
     >>> print(extract("photographs", "features.h5"))
     features.h5: 3 images, ...
@@ -123,8 +116,6 @@ def extract(
     start = time.perf_counter()
     extraction = extraction or Extraction()
     collection, output = Collection.of(images, root), Path(output)
-    if not output.parent.is_dir():
-        raise FileNotFoundError(f"no directory {str(output.parent)!r} to write {output.name!r} in")
     if workers is not None:
         as_int(workers, "workers")
     in_process = workers in (None, 1)
@@ -158,7 +149,7 @@ def extract(
 
 
 def _sources(collection: Collection, output: Path) -> dict[str, str]:
-    """Name -> root, size and modification time; ValueError if the output is one of the images."""
+    """Map names to root, size and modification time; ValueError if the output is an image."""
     taken = output.stat() if output.exists() else None
     sources = {}
     for name in collection.names:
@@ -174,16 +165,13 @@ def _sources(collection: Collection, output: Path) -> dict[str, str]:
 
 
 def _present(output: Path, sources: Mapping[str, str], extraction: Extraction) -> set[str]:
-    """Names of the images whose features are in the output, and belong to their files."""
+    """Return the names of the images whose features are in the output."""
     if not output.exists():
         return set()
     with open_hdf5(output) as file:
         check_settings(output, settings_in(file), extraction.settings_text)
-        return {n for n in names_in(file) if n in sources and _belongs(file[n], sources[n])}
-
-
-def _belongs(group: Any, source: str) -> bool:
-    return bool(source) and group.attrs.get(SOURCE) == source
+        stored = {name: file[name].attrs.get(SOURCE) for name in names_in(file)}
+    return {name for name, source in stored.items() if source and source == sources.get(name)}
 
 
 # ------------------------------------------------------------------- partial files and the output
@@ -191,7 +179,7 @@ def _belongs(group: Any, source: str) -> bool:
 
 @contextmanager
 def owned(output: Path) -> Iterator[Path]:
-    """The folder of the partial files, for this run alone; the lock ends with the process."""
+    """Lock the folder of the partial files; the lock ends with the process."""
     filelock = extra("filelock", "feature files need filelock", "features")
     folder = output.with_name(output.name + ".partial")
     folder.mkdir(exist_ok=True)
@@ -216,7 +204,7 @@ def _assemble(
 ) -> None:
     """Write the output from the partial files and, with `keep`, the other images that it had."""
     new = {name for batch in plan for name in batch.names}
-    # Among the partial files, so that what a killed run leaves is cleared up by the next one.
+    # Among the partial files: the next run removes those of a killed run.
     with replacing(output, within=folder) as whole:
         with writing_hdf5(whole) as (file, check):
             file.attrs[SETTINGS] = extraction.settings_text
@@ -237,28 +225,18 @@ def _assemble(
 
 
 def shown(reports: Iterable[Report], total: int, progress: bool) -> Iterator[Report]:
-    """The reports, with a line of progress on stderr: the rate is that of this run alone."""
+    """Yield the reports, with a line of progress on stderr."""
     start, count, now = time.perf_counter(), 0, 0
     for report in reports:
         yield report
         now += report.done + len(report.skipped)
         count += report.done + report.kept + len(report.skipped)
-        if progress:
+        if progress and now:
             rate = now / (time.perf_counter() - start)
-            left = f", {duration((total - count) / rate)} left" if rate else ""
-            line = f"{count}/{total} images, {rate:.1f}/s{left}"
+            left = timedelta(seconds=math.ceil((total - count) / rate))
+            line = f"{count}/{total} images, {rate:.1f}/s, {left} left"
             end = "\n" if count == total else ""
-            print(f"\r{line:<60}", end=end, file=sys.stderr, flush=True)  # covers a longer line
-
-
-def duration(seconds: float) -> str:
-    """Hours, minutes and seconds, however many hours.
-
-    >>> duration(90061.5)
-    '25:01:02'
-    """
-    minutes, rest = divmod(math.ceil(seconds), 60)
-    return f"{minutes // 60}:{minutes % 60:02}:{rest:02}"
+            print(f"\r{line:<60}", end=end, file=sys.stderr, flush=True)
 
 
 def _sum(a: Report, b: Report) -> Report:

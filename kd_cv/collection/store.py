@@ -12,8 +12,7 @@ views           (N,)    uint8, the synthetic view of each (see `kd_cv.views`); o
 image_size      (2,)    width, height of the image file
 ==============  ======  =======================================================================
 
-and the attribute `source`: the root folder, size and modification time of the image file. This is
-the only place that turns frames into these numbers, and back.
+and the attribute `source`: the root folder, size and modification time of the image file.
 """
 
 from __future__ import annotations
@@ -71,10 +70,10 @@ class ImageFeatures:
 
 
 def as_arrays(features: ImageFeatures, dtype: str) -> dict[str, NDArray[Any]]:
-    """The datasets of an image, its descriptors as `dtype`."""
+    """Convert features to the datasets of an image, with descriptors of `dtype`."""
     x, y, size, angle = features.frames.T
-    rows = features.descriptors
-    stored = to_uint8(rows) if dtype == "uint8" else rows.astype(dtype, copy=False)
+    floats = features.descriptors
+    stored = to_uint8(floats) if dtype == "uint8" else floats.astype(dtype, copy=False)
     views = {VIEWS: features.views.astype(np.uint8)} if features.views.any() else {}
     return views | {
         "keypoints": np.stack([x, y], axis=1).astype(np.float32),
@@ -87,7 +86,7 @@ def as_arrays(features: ImageFeatures, dtype: str) -> dict[str, NDArray[Any]]:
 
 
 def as_features(arrays: Mapping[str, NDArray[Any]], uncertainty: float = 1.0) -> ImageFeatures:
-    """From the datasets of an image; ValueError if they do not fit together."""
+    """Convert the datasets of an image; ValueError if their shapes differ."""
     n = len(arrays["keypoints"])
     shapes = {
         "keypoints": (n, 2), "descriptors": (len(arrays["descriptors"]), n),
@@ -98,17 +97,16 @@ def as_features(arrays: Mapping[str, NDArray[Any]], uncertainty: float = 1.0) ->
     for key, shape in shapes.items():
         if arrays[key].shape != shape or arrays[key].dtype.kind not in "fiu":
             raise ValueError(f"{key} must be numbers of shape {shape}, got {arrays[key].shape}")
-    rows = arrays["descriptors"].T
-    if rows.dtype == np.uint8:  # the inverse of to_uint8, up to rounding; zeros stay zeros
-        described = rows.any(axis=1, keepdims=True)
-        rows = np.where(described, rows.astype(np.float32) - 128, 0)
-        rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
+    X = arrays["descriptors"].T
+    if X.dtype == np.uint8:  # the inverse of to_uint8, up to rounding
+        X = np.where(X.any(axis=1, keepdims=True), X.astype(np.float32) - 128, 0)
+        X /= np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1e-12)
     sizes, angles = size_from_sigma(arrays["scales"]), degrees(arrays["oris"])
     frames = np.column_stack([arrays["keypoints"], sizes, angles])
     width, height = arrays["image_size"].tolist()
     return ImageFeatures(
         frames.astype(np.float64),
-        np.ascontiguousarray(rows, dtype=np.float32),
+        np.ascontiguousarray(X, dtype=np.float32),
         np.asarray(arrays["scores"], dtype=np.float32),
         (int(width), int(height)),
         uncertainty,
@@ -120,7 +118,7 @@ def as_features(arrays: Mapping[str, NDArray[Any]], uncertainty: float = 1.0) ->
 
 
 class _Disk(io.FileIO):
-    """A file that HDF5 writes to. It keeps an error for `check` to raise: HDF5 would crash."""
+    """A file for HDF5, which crashes on errors of the disk: `check` raises them."""
 
     error: OSError | None = None
 
@@ -148,7 +146,7 @@ class _Disk(io.FileIO):
 
 @contextmanager
 def writing_hdf5(path: PathLike) -> Iterator[tuple[Any, Callable[[], None]]]:
-    """A new HDF5 file, and a function that raises if the disk has not taken all so far."""
+    """Open a new HDF5 file; the second value raises the errors of the disk so far."""
     h5py = load_h5py()
     with _Disk(path, "w+") as disk:
         try:
@@ -163,7 +161,7 @@ def writing_hdf5(path: PathLike) -> Iterator[tuple[Any, Callable[[], None]]]:
 def write_image(
     file: Any, name: str, features: ImageFeatures, dtype: str, source: str = ""
 ) -> None:
-    """Add the features of an image to an open file; source: see `run.source_of`."""
+    """Add the features of an image to an open file."""
     group = file.create_group(name)
     for key, values in as_arrays(features, dtype).items():
         group.create_dataset(key, data=values)
@@ -172,7 +170,7 @@ def write_image(
 
 
 def copy_image(source: Any, target: Any, name: str) -> None:
-    """Add the features of an image of another open file, bit for bit."""
+    """Copy the features of an image from another open file."""
     with _damage_named(f"{source.filename}: {name!r}"):
         group = target.require_group(name)
         for key in _keys(source[name]):
@@ -260,7 +258,7 @@ def open_hdf5(path: PathLike) -> Any:
 
 
 def names_in(file: Any) -> Iterator[str]:
-    """Names of the images in an open HDF5 file, in its order."""
+    """List the images of an open HDF5 file."""
     h5py = load_h5py()
     waiting = [("", file)]
     while waiting:
@@ -272,7 +270,7 @@ def names_in(file: Any) -> Iterator[str]:
 
 
 def is_image(item: Any) -> bool:
-    """Whether a group holds the features of an image; a folder may be named `keypoints` too."""
+    """Return whether a group holds an image; a folder may be named `keypoints` too."""
     h5py = load_h5py()
     return isinstance(item, h5py.Group) and item.get("keypoints", getclass=True) is h5py.Dataset
 

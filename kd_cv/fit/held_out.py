@@ -23,10 +23,10 @@ def held_out_precision(
     compared: Mapping[str, Settings],
     progress: Callable[[str], None] | None = None,
 ) -> tuple[dict[str, float], int]:
-    """Mean average precision (%) of matches between photographs and random warps of them.
+    """Measure the mean average precision (%) of matches between photographs and random warps.
 
-    All settings describe the same keypoints of the first photographs that can be read; their
-    number is returned too. No precisions if no photograph has keypoints.
+    All settings describe the same keypoints. Returns also the number of photographs; no precisions
+    if none has keypoints.
     """
     precisions: dict[str, list[float]] = {name: [] for name in compared}
     tested = 0
@@ -38,11 +38,9 @@ def held_out_precision(
         images, H_1tok = random_warps(gray, TEST_VIEWS, np.random.default_rng([1, number]))
         frames = [detect_dog(image, MAX_KEYPOINTS) for image in images]
         for name, settings in compared.items():
+            describe = Extractor(settings).describe
             first, *others = (
-                (
-                    seen[:, :2],
-                    Extractor(settings).describe(image, seen).astype(np.float32, copy=False),
-                )
+                (seen[:, :2], describe(image, seen).astype(np.float32, copy=False))
                 for image, seen in zip(images, frames, strict=True)
             )
             found = [match_precision(first, o, H) for o, H in zip(others, H_1tok[1:], strict=True)]

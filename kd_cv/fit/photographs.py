@@ -43,13 +43,13 @@ Progress = Callable[[str], None]
 
 
 def split_photos(paths: Sequence[Path]) -> tuple[list[Path], list[Path]]:
-    """Photographs to fit on, and to test on: every fifth, the last of two to four, none of one."""
+    """Split off photographs to test on: every fifth, the last of two to four, none of one."""
     held_out = list(paths[HELD_OUT - 1 :: HELD_OUT]) or list(paths[1:][-1:])
     return [path for path in paths if path not in held_out], held_out
 
 
 def read_reduced(path: Path) -> NDArray[np.uint8] | None:
-    """A photograph in gray, reduced to MAX_SIZE; None, with a warning, if it cannot be read."""
+    """Read a photograph in gray, reduced to MAX_SIZE; None, with a warning, on failure."""
     gray = read_or_skip(path)
     return None if gray is None else reduced(gray, MAX_SIZE)
 
@@ -80,7 +80,7 @@ class PhotoFit:
             raise ValueError(f"pairs must be 'none' or 'warp', got {self.pairs!r}")
 
     def scene(self, job: Job) -> Scene | None:
-        """The scene of a photograph; None, with a warning, if it cannot be read."""
+        """Make the scene of a photograph; None, with a warning, if it cannot be read."""
         path, seed = job
         gray = read_reduced(path)
         if gray is None:
@@ -92,7 +92,6 @@ class PhotoFit:
         return Scene(path.name, (View(gray, frames, np.arange(len(frames))),))
 
     def describe(self, job: Job) -> PhotoStatistics:
-        """Describe a photograph."""
         statistics: dict[tuple[str, int], Statistics] = {}
         samples: dict[int, Sample] = {}
         with warnings.catch_warnings(record=True) as caught:
@@ -108,26 +107,20 @@ class PhotoFit:
                 if self.trained and self.pairs != "none":
                     samples[size] = Samples.of(X, points, job[1])
                 for kernel in self.kernels:  # "polar" and "cart" are parts of the concatenation
-                    rows = kernel_part(X, concat.spec, kernel)
-                    statistics[kernel, size] = Statistics(rows.shape[1]).update(rows, matching)
+                    part = kernel_part(X, concat.spec, kernel)
+                    statistics[kernel, size] = Statistics(part.shape[1]).update(part, matching)
         problems = tuple(str(warning.message) for warning in caught)
         return PhotoStatistics(scene.name if scene else None, problems, statistics, samples)
 
 
 @dataclass(frozen=True)
 class PhotoStatistics:
-    """What one photograph adds to a fit.
+    """Statistics of one photograph."""
 
-    name        None if it could not be read
-    problems    why it was skipped
-    statistics  by kernel and patch size
-    samples     patch size -> descriptors of the concatenation, where W_M is trained
-    """
-
-    name: str | None
+    name: str | None  # None if it could not be read
     problems: tuple[str, ...]
-    statistics: Mapping[tuple[str, int], Statistics]
-    samples: Mapping[int, Sample]
+    statistics: Mapping[tuple[str, int], Statistics]  # by kernel and patch size
+    samples: Mapping[int, Sample]  # by patch size, to train W_M on
 
 
 def fit_photos(
@@ -140,10 +133,9 @@ def fit_photos(
 ) -> dict[Key, Whitening]:
     """Fit matrices on photographs, of a folder or as listed, for every kernel and patch size.
 
-    pairs, options: see `PhotoFit`. Memory does not grow with the number of photographs. One that
-    cannot be read is skipped with a warning. progress(name) is called after each photograph, and
-    while W_M is trained. run: `map`, or a function like it that uses other machines (see
-    `cluster.in_order`).
+    pairs, options: see `PhotoFit`. Photographs that cannot be read are skipped with a warning.
+    progress(name) is called after each photograph, and while W_M is trained. run: `map`, or
+    `cluster.in_order(client)` to use a cluster.
     """
     fit = PhotoFit(pairs, **options)
     paths = list_photos(photos) if isinstance(photos, (str, os.PathLike)) else list(photos)

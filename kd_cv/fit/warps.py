@@ -1,8 +1,7 @@
 """Scenes of one photograph and random warps of it, linked by the homographies.
 
-A point map says where the points of one view lie in another. Keypoints are linked where it says
-that they show the same point. Descriptors are never compared, so the pairs are not only those that
-some descriptor can match.
+Keypoints are linked where a homography maps one to the other. Descriptors are never compared: the
+pairs do not depend on a descriptor.
 """
 
 from __future__ import annotations
@@ -19,18 +18,15 @@ from kd_cv.checks import as_int
 from kd_cv.descriptor.frames import radians
 from kd_cv.detector.settings import CONTRAST
 from kd_cv.fit.scenes import NO_POINT, Scene, View
-from kd_cv.keypoints import from_keypoints
 from kd_cv.opencv.dog import DoG
 from kd_cv.types import Float64, Gray
 
 # Points (N, 2) of one view -> points (N, 2) and Jacobians (N, 2, 2) in another, NaN where unseen.
 PointMap = Callable[[Float64], tuple[Float64, Float64]]
 
-# A surface seen much more obliquely in one view than in the other is left out: a frame is a
-# similarity and cannot follow. The detector itself drops most of what the first limit lets pass.
-MAX_ANISOTROPY = 2.5
+MAX_ANISOTROPY = 2.5  # of a map: a frame is a similarity and cannot follow
 
-# How far a detected frame may lie from the predicted one and still show the same point.
+# Largest differences between the detected and the predicted frame of a point.
 MAX_DISTANCE = 2.5  # pixels
 MAX_RELATIVE_DISTANCE = 0.15  # or this part of the keypoint's size, whichever is larger
 MAX_SIZE_RATIO = 1.5
@@ -38,7 +34,7 @@ MAX_TURN = 30.0  # degrees
 
 
 def homography_map(H_0to1: Float64) -> PointMap:
-    """The point map of a homography; a point mapped to or past infinity is unseen."""
+    """Return the point map of a homography; a point mapped to or past infinity is unseen."""
 
     def point_map(xy: Float64) -> tuple[Float64, Float64]:
         X = np.concatenate([xy, np.ones((len(xy), 1))], axis=1) @ H_0to1.T
@@ -56,11 +52,10 @@ def homography_map(H_0to1: Float64) -> PointMap:
 def transfer_frames(
     frames: Float64, point_map: PointMap, max_anisotropy: float = MAX_ANISOTROPY
 ) -> Float64:
-    """Carry frames (N, 4) over by a point map: position exactly, size and angle by its Jacobian.
+    """Map frames (N, 4) by a point map; NaN where a point is unseen, mirrored or squeezed.
 
-    The Jacobian is replaced by its nearest similarity: size * sqrt(det J), angle + the rotation of
-    J's polar decomposition. Rows are NaN where the point is unseen or mirrored, or where the map
-    squeezes by more than max_anisotropy.
+    The Jacobian J is replaced by its nearest similarity: size * sqrt(det J), angle + the rotation
+    of J's polar decomposition.
     """
     xy, J = point_map(frames[:, :2])
     a, b, c, d = J[:, 0, 0], J[:, 0, 1], J[:, 1, 0], J[:, 1, 1]
@@ -80,42 +75,34 @@ def transfer_frames(
 def near_pairs(
     points: Float64, others: Float64, reach: Float64
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], Float64]:
-    """Rows i of points (N, 2) and j of others within reach (N,) of them, and their distances."""
+    """Return i of points (N, 2), j of others within reach (N,) of them, and the distances."""
     near = cKDTree(others).query_ball_point(points, reach)
-    i = np.repeat(np.arange(len(points)), [len(rows) for rows in near])
+    i = np.repeat(np.arange(len(points)), [len(found) for found in near])
     j = np.fromiter(itertools.chain.from_iterable(near), np.int64, len(i))
     return i, j, np.linalg.norm(points[i] - others[j], axis=1)
 
 
 def candidate_pairs(predicted: Float64, frames: Float64) -> tuple[NDArray[np.int64], Float64]:
-    """Predicted and detected frames of one view that agree: pairs (M, 2), cost (M,) in [0, 3].
+    """Pair predicted and detected frames of one view that agree: pairs (M, 2), cost (M,).
 
-    The cost is the sum of the squares of distance, log size ratio and angle, each as a part of what
-    is allowed.
+    The cost is the sum of squares of distance, log size ratio and angle, relative to their limits.
     """
-    rows = np.flatnonzero(np.isfinite(predicted).all(axis=1))
-    reach = np.maximum(MAX_DISTANCE, MAX_RELATIVE_DISTANCE * predicted[rows, 2])
-    near, j, distance = near_pairs(predicted[rows, :2], frames[:, :2], reach)
-    i = rows[near]
-    size_ratio = predicted[i, 2] / frames[j, 2]
+    seen = np.flatnonzero(np.isfinite(predicted).all(axis=1))
+    reach = np.maximum(MAX_DISTANCE, MAX_RELATIVE_DISTANCE * predicted[seen, 2])
+    near, j, distance = near_pairs(predicted[seen, :2], frames[:, :2], reach)
+    i = seen[near]
+    size = np.abs(np.log(predicted[i, 2] / frames[j, 2])) / np.log(MAX_SIZE_RATIO)
     turn = (predicted[i, 3] - frames[j, 3] + 180.0) % 360.0 - 180.0
-    parts = np.stack(
-        [
-            distance / reach[near],
-            np.abs(np.log(size_ratio)) / np.log(MAX_SIZE_RATIO),
-            np.abs(turn) / MAX_TURN,
-        ]
-    )
+    parts = np.stack([distance / reach[near], size, np.abs(turn) / MAX_TURN])
     good = (parts <= 1).all(axis=0)
     return np.stack([i, j], axis=1)[good], (parts[:, good] ** 2).sum(axis=0)
 
 
 def link_to_first(frames: Sequence[Float64], H_1tok: Float64) -> list[NDArray[np.int64]]:
-    """Give keypoints detected in images of one plane the row of the same keypoint in image 1.
+    """Give keypoints of images of one plane the index of the same keypoint in image 1, or NO_POINT.
 
-    frames: per image (N_i, 4). H_1tok: (K, 3, 3), from image 1 to each. Of pairs that agree the
-    best are linked first, each keypoint once. Returns per image (N_i,) ids, NO_POINT for a keypoint
-    left alone.
+    frames: per image (N_i, 4). H_1tok: (K, 3, 3), from image 1 to each. The best pairs are linked
+    first, each keypoint once.
     """
     ids = [np.full(len(view), NO_POINT, np.int64) for view in frames]
     for own, view, H in zip(ids[1:], frames[1:], H_1tok[1:], strict=True):
@@ -130,21 +117,14 @@ def link_to_first(frames: Sequence[Float64], H_1tok: Float64) -> list[NDArray[np
 
 
 def detect_dog(gray: Gray, max_keypoints: int) -> Float64:
-    """Frames (N, 4) of the strongest keypoints of our detector, none of them weak."""
-    detector = DoG(max_keypoints, contrastThreshold=CONTRAST)
-    return from_keypoints(detector.detect(gray, None))
+    """Detect the strongest keypoints: frames (N, 4)."""
+    return DoG(max_keypoints, contrastThreshold=CONTRAST).detect_frames(gray).frames
 
 
 def warp_scene(
     gray: Gray, n_views: int = 4, seed: int = 0, *, name: str = "photo", max_keypoints: int = 2000
 ) -> Scene:
-    """A scene made of one photograph (H, W): itself and n_views - 1 random warps of it.
-
-    A warp is a random homography (turn, zoom, shift, tilt) with random gain, gamma, blur and noise.
-    Keypoints are detected in every view; those of the photograph are linked with those of each warp
-    by its homography.
-    """
-    as_int(max_keypoints, "max_keypoints")
+    """Make a scene of a photograph (H, W) and n_views - 1 random warps, linked by homographies."""
     rng = np.random.default_rng(seed)
     images, H_1tok = random_warps(gray, n_views, rng)
     frames = [detect_dog(image, max_keypoints) for image in images]
@@ -156,7 +136,10 @@ def warp_scene(
 
 
 def random_warps(gray: Gray, n_views: int, rng: np.random.Generator) -> tuple[list[Gray], Float64]:
-    """A photograph and n_views - 1 random warps of it; the homographies (n_views, 3, 3) to each."""
+    """Return a photograph and n_views - 1 random warps; the homographies (n_views, 3, 3) to each.
+
+    A warp is a random homography with random gain, gamma, blur and noise.
+    """
     as_int(n_views, "n_views", 2)
     if gray.ndim != 2 or gray.dtype != np.uint8:
         raise ValueError(f"photo must be gray uint8 (H, W), got {gray.dtype} {gray.shape}")
@@ -166,7 +149,7 @@ def random_warps(gray: Gray, n_views: int, rng: np.random.Generator) -> tuple[li
 
 
 def random_homography(shape: tuple[int, ...], rng: np.random.Generator) -> Float64:
-    """About the centre: a turn up to 45 degrees, a zoom up to 1.6, a tilt and a shift."""
+    """Turn by up to 45 degrees, zoom by up to 1.6, tilt and shift about the centre."""
     height, width = shape[:2]
     turn, direction = rng.uniform(-np.pi / 4, np.pi / 4), rng.uniform(0, np.pi)
     zoom, stretch = 1.6 ** rng.uniform(-1, 1), 1.3 ** rng.uniform(-1, 1)
@@ -183,7 +166,7 @@ def random_homography(shape: tuple[int, ...], rng: np.random.Generator) -> Float
 
 
 def warp(gray: Gray, H: Float64) -> Gray:
-    """The image (H, W) seen through a homography, of the same size."""
+    """Warp an image (H, W) by a homography, at the same size."""
     height, width = gray.shape
     centre = np.array([[(width - 1) / 2, (height - 1) / 2]])
     zoom = float(np.sqrt(np.abs(np.linalg.det(homography_map(H)(centre)[1][0]))))
@@ -197,7 +180,7 @@ def warp(gray: Gray, H: Float64) -> Gray:
 
 
 def relight(gray: Gray, rng: np.random.Generator) -> Gray:
-    """Random blur, gamma, gain and noise."""
+    """Add random blur, gamma, gain and noise."""
     image = cv2.GaussianBlur(gray, (0, 0), rng.uniform(0.05, 1.2)).astype(np.float64) / 255
     image = rng.uniform(0.7, 1.3) * image ** (1.5 ** rng.uniform(-1, 1))
     image += rng.normal(0, rng.uniform(0, 0.02), image.shape)

@@ -1,13 +1,8 @@
-"""NPZ files of arrays and a JSON text, `meta.json`, that says what they are.
-
-Matrices, statistics, indexes and cached descriptors are such files. Arrays are stored without
-compression, so equal content gives equal bytes. Nothing is ever unpickled.
-"""
+"""NPZ files of arrays and of a JSON text, `meta.json`. Nothing is ever unpickled."""
 
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import os
 import zipfile
@@ -23,7 +18,6 @@ from kd_cv.io.files import PathLike, refused_as, replacing
 
 _META = "meta.json"
 _VERSION = 1
-MAX_BYTES = 1 << 28
 
 # Errors of NumPy, zipfile and json for a file that is damaged or of another kind.
 _DAMAGE = (
@@ -35,52 +29,31 @@ _DAMAGE = (
 def write_archive(
     path: PathLike, kind: str, arrays: Mapping[str, NDArray[Any]], content: Mapping[str, Any]
 ) -> None:
-    """Write arrays and JSON content as a file of a kind, whole or not at all."""
+    """Write arrays and JSON content, whole or not at all; equal content gives equal bytes."""
     path = Path(path)
     if path.suffix != ".npz":
         raise ValueError(f"the name of a {kind} file must end in .npz, got {path.name!r}")
-    meta = {"format": f"kd_cv {kind}", "version": _VERSION, **content}
-    with replacing(path) as temporary, zipfile.ZipFile(temporary, "w") as archive:
-        _write_member(archive, _META, canonical_json(meta).encode())
-        for name in sorted(arrays):
-            npy = io.BytesIO()
-            np.lib.format.write_array(npy, _little(arrays[name]), allow_pickle=False)
-            _write_member(archive, name + ".npy", npy.getvalue())
+    meta = canonical_json({"format": f"kd_cv {kind}", "version": _VERSION, **content})
+    members = {_META: np.frombuffer(meta.encode(), np.uint8)}
+    with replacing(path) as temporary:
+        np.savez(temporary, **members, **{name: _little(arrays[name]) for name in sorted(arrays)})
 
 
-def _write_member(archive: zipfile.ZipFile, name: str, data: bytes) -> None:
-    member = zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0))
-    member.create_system = 3  # otherwise the bytes name the operating system
-    archive.writestr(member, data)
-
-
-def read_archive(
-    path: PathLike, kind: str, limit: int = MAX_BYTES
-) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-    """Read the arrays and the content of a file of a kind, of at most `limit` bytes.
-
-    ValueError if it is damaged, or a file of another kind.
-    """
+def read_archive(path: PathLike, kind: str) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+    """Read arrays and content; ValueError if the file is damaged or of another kind."""
     with refused_as(f"{os.fspath(path)} is not a sound kd_cv {kind} file", *_DAMAGE):
         with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
-            if _META not in archive.files:
-                raise ValueError(f"it has no {_META}")
-            size = sum(member.file_size for member in archive.zip.infolist())
-            if size > limit:
-                raise ValueError(f"it has {size} bytes unpacked, at most {limit} are read")
-            damaged = archive.zip.testzip()  # NumPy does not wait for the CRC
-            if damaged:
-                raise ValueError(f"{damaged} is damaged")
+            if archive.zip.testzip():  # NumPy does not read up to the CRC
+                raise ValueError("its data is damaged")
             members = {name: archive[name] for name in archive.files}
-        meta = json.loads(members.pop(_META))
-        if not isinstance(meta, dict) or meta.get("format") != f"kd_cv {kind}":
-            raise ValueError(f"it does not say that it is a {kind} file")
-        if meta.get("version") != _VERSION:
-            raise ValueError(f"it is of another version than {_VERSION}")
+        meta = json.loads(bytes(members.pop(_META)))
+        if (meta.pop("format"), meta.pop("version")) != (f"kd_cv {kind}", _VERSION):
+            raise ValueError(f"it is not a {kind} file of version {_VERSION}")
         for name, array in members.items():
             if not isinstance(array, np.ndarray) or array.dtype.kind not in "fiu":
                 raise ValueError(f"{name} is not an array of numbers")
-    return members, {k: v for k, v in meta.items() if k not in ("format", "version", "sha256")}
+    meta.pop("sha256", None)
+    return members, meta
 
 
 def checksum(arrays: Mapping[str, NDArray[Any]], meta: Mapping[str, Any]) -> str:
@@ -98,5 +71,5 @@ def _little(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def canonical_json(content: Any) -> str:
-    """The one JSON text of a content; ValueError for NaN and infinity."""
+    """Sorted JSON without blanks; ValueError for NaN and infinity."""
     return json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)

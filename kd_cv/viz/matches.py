@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import cv2
 import numpy as np
@@ -18,7 +18,6 @@ from kd_cv.descriptor.frames import from_corner
 from kd_cv.gray import as_gray, to_8bit
 from kd_cv.io.files import replacing
 from kd_cv.keypoints import from_keypoints
-from kd_cv.types import Array32, KeyPoints
 from kd_cv.types import Image as AnyImage
 from kd_cv.viz.images import plot_images, plot_matches
 from kd_cv.viz.palette import INK, INLIER, KEYPOINT, OUTLIER, OUTLINE
@@ -37,27 +36,7 @@ MAX_WIDTH = 2400
 MAX_LINES = 220  # more would hide the photographs
 
 
-class Matched(Protocol):
-    """The parts of a `MatchResult` that are drawn."""
-
-    @property
-    def keypoints0(self) -> KeyPoints: ...
-    @property
-    def keypoints1(self) -> KeyPoints: ...
-    @property
-    def points0(self) -> NDArray[np.float64]: ...
-    @property
-    def points1(self) -> NDArray[np.float64]: ...
-    @property
-    def ratios(self) -> Array32: ...
-    @property
-    def inliers(self) -> NDArray[np.bool_]: ...
-    @property
-    def success(self) -> bool: ...
-    @property
-    def H_0to1(self) -> NDArray[np.float64] | None: ...
-    @property
-    def images(self) -> tuple[Any, Any]: ...
+Matched = Any  # a MatchResult, whose module imports this one
 
 
 @style()
@@ -68,10 +47,10 @@ def draw_matches(
     height: int = 720,
     words: tuple[str, str] = ("", ""),
 ) -> Image:
-    """A sheet (H, W, 3) BGR with a row for each result, under its title, and a legend.
+    """Draw a sheet (H, W, 3) BGR with a row for each result, under its title, and a legend.
 
-    image0, image1  gray or BGR; results  title -> what was matched; height  of a row in pixels
-    words  said of inliers and of outliers in the legend, such as "on the plane", "off the plane"
+    image0, image1  gray or BGR; results  title -> MatchResult; height  of a row in pixels
+    words  of inliers and of outliers in the legend, such as "on the plane", "off the plane"
     """
     if not results:
         raise ValueError("there are no results to draw")
@@ -138,19 +117,19 @@ def _draw_row(axes: Any, images: tuple[Image, Image], result: Matched, row: int)
 def draw_result(
     result: Matched, path: str | os.PathLike[str] | None = None, words: tuple[str, str] = ("", "")
 ) -> Image:
-    """The sheet of one result, of the images that it holds; written to `path` if one is given."""
-    if any(image is None for image in result.images):
+    """Draw the sheet of one result on its own images, and write it to `path` if given."""
+    image0, image1 = result.images
+    if image0 is None or image1 is None:
         raise ValueError("this result holds no images: draw it with draw_matches(image0, image1)")
-    sheet = draw_matches(*result.images, {"": result}, words=words)
+    sheet = draw_matches(image0, image1, {"": result}, words=words)
     if path is not None:
         write_picture(path, sheet)
     return sheet
 
 
 def check_suffix(path: str | os.PathLike[str]) -> str:
-    """The suffix of a name, if OpenCV can write such a picture."""
-    suffix = Path(path).suffix
-    # By the suffix alone: there are names of files that crash OpenCV.
+    """Return the suffix of a name; ValueError if OpenCV cannot write such a picture."""
+    suffix = Path(path).suffix  # alone: some names of files crash OpenCV
     if not suffix.isascii() or not cv2.haveImageWriter(f"x{suffix}"):
         raise ValueError(f"{path}: OpenCV cannot write a picture with the suffix {suffix!r}")
     return suffix
@@ -164,14 +143,14 @@ def write_picture(path: str | os.PathLike[str], picture: Image) -> None:
 
 
 def as_bgr(image: AnyImage) -> Image:
-    """Any image as 8 bits and three channels."""
+    """Convert any image to 8 bits and three channels."""
     if image.dtype != np.uint8 or image.ndim == 2 or image.shape[2] == 1:
         return cv2.cvtColor(to_8bit(as_gray(image)), cv2.COLOR_GRAY2BGR)
     return np.ascontiguousarray(image[:, :, :3])
 
 
 def pale(image: Image) -> Image:
-    """The image with less colour and contrast, so that the lines stand out."""
+    """Reduce colour and contrast, so that the lines stand out."""
     gray = cv2.cvtColor(cv2.cvtColor(image, cv2.COLOR_BGR2GRAY), cv2.COLOR_GRAY2BGR)
     return cv2.addWeighted(image, 0.35, gray, 0.5, 20)
 

@@ -9,34 +9,29 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kd_cv.extras import extra
 from kd_cv.io.archive import read_archive, write_archive
-from kd_cv.io.files import PathLike, read_bytes, refused_as
+from kd_cv.io.files import PathLike, refused_as
 from kd_cv.whitening.variants import BETA_INDEX, FLOOR
 from kd_cv.whitening.whitening import Whitening
 
 SAFE_TORCH = (2, 6)  # the first release whose weights_only holds what it promises
 
-_MAX_PTH_BYTES = 1 << 28
-_MAX_ENTRIES = 1 << 22  # of a matrix; the authors' largest has 238 x 238
-
-# What matrices are used for: descriptors of images at one patch size, of images at several that are
-# averaged, or of patches that are cut out already.
+# Images at one patch size, images at several averaged patch sizes, or patches.
 Use = Literal["images", "scales", "patches"]
 
-# Kernel and patch size that an entry of a file is for; and the use, if it is for that one alone.
+# Kernel and patch size of an entry; and its use, if it is for that one alone.
 Key = tuple[str, int] | tuple[str, int, str]
 
 
 def use_of_images(scales: Sequence[float]) -> Use:
-    """What matrices for images are used for, by the patch sizes that are averaged over."""
+    """Return the use of matrices for images, by the patch sizes that are averaged."""
     return "images" if len(scales) == 1 else "scales"
 
 
 def save(path: PathLike, entries: Mapping[Key, Whitening]) -> None:
-    """Write the entries as one .npz file, whole or not at all; equal entries give equal bytes."""
+    """Write the entries as one .npz file; equal entries give equal bytes."""
     arrays, settings = {}, {}
     for key, whitening in entries.items():
         prefix = "-".join(map(str, key))
@@ -57,7 +52,7 @@ def save(path: PathLike, entries: Mapping[Key, Whitening]) -> None:
 
 
 def load(path: PathLike) -> dict[Key, Whitening]:
-    """Read a file written by `save`; a damaged or foreign file is a ValueError."""
+    """Read a file written by `save`; ValueError if it is damaged."""
     arrays, meta = read_archive(path, "whitening")
     entries: dict[Key, Whitening] = {}
     damage = AttributeError, KeyError, TypeError, ValueError, ArithmeticError
@@ -98,8 +93,7 @@ def load_pth(path: PathLike, training_set: str = "liberty") -> Whitening:
             f"reading {path} needs torch {'.'.join(map(str, SAFE_TORCH))} or newer, "
             f"not {torch.__version__}: a file can make older ones run any code (CVE-2025-32434)"
         )
-    # Not from the file itself, of which torch would ask, in vain, for gigabytes at a time.
-    data = io.BytesIO(read_bytes(path, _MAX_PTH_BYTES))
+    data = io.BytesIO(Path(path).read_bytes())
     # Exception: torch does not say what a damaged file makes it raise.
     with refused_as(f"{path} is not a file of torch tensors", Exception):
         models = torch.load(data, map_location="cpu", weights_only=True)
@@ -110,20 +104,13 @@ def load_pth(path: PathLike, training_set: str = "liberty") -> Whitening:
     with refused_as(wanted, AttributeError, KeyError, TypeError, ValueError, RuntimeError):
         pca = models[training_set]["pca"]
         lw = models[training_set].get("lw")
-        lam = _from_tensor(pca["eigvals"]).astype(np.float64)
+        lam = np.asarray(pca["eigvals"]).astype(np.float64)
         return Whitening(
-            mu=_from_tensor(pca["mean"]).reshape(-1),
-            U=_from_tensor(pca["eigvecs"]),
+            mu=np.asarray(pca["mean"]).reshape(-1),
+            U=np.asarray(pca["eigvecs"]),
             lam=np.maximum(lam, FLOOR * lam.max()),
-            A_s=None if lw is None else _from_tensor(lw["eigvecs"]),
-            mu_s=None if lw is None else _from_tensor(lw["mean"]).reshape(-1),
+            A_s=None if lw is None else np.asarray(lw["eigvecs"]),
+            mu_s=None if lw is None else np.asarray(lw["mean"]).reshape(-1),
             beta_index=min(BETA_INDEX + 1, len(lam)),
             provenance={"file": Path(path).name, "training_set": training_set},
         )
-
-
-def _from_tensor(tensor: Any) -> NDArray[Any]:
-    # A tensor of any size may be a view of one number: look before it is copied.
-    if tensor.numel() > _MAX_ENTRIES:
-        raise ValueError(f"a matrix of {tensor.numel()} entries, at most {_MAX_ENTRIES} are read")
-    return np.asarray(tensor)

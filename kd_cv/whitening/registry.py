@@ -1,15 +1,11 @@
-"""The registry of shipped matrices: name, file, checksum, provenance, measured figures.
-
-The files are in `weights/` of a checkout and in `kd_cv/weights_data/` of an installed wheel, beside
-`index.json`, which maps each name to its `Entry`.
-"""
+"""The registry of shipped matrices: name, file, checksum, provenance, measured figures."""
 
 from __future__ import annotations
 
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib import resources
 from pathlib import Path
@@ -17,15 +13,13 @@ from pathlib import Path
 from kd_cv.checks import as_int
 from kd_cv.descriptor.projection import Projection
 from kd_cv.descriptor.spec import Spec
-from kd_cv.io.archive import MAX_BYTES
-from kd_cv.io.files import PathLike, digest, read_bytes, read_text, refused_as
+from kd_cv.io.files import PathLike, digest
 from kd_cv.whitening.files import Key, Use, load, load_pth
 from kd_cv.whitening.variants import BEST
 from kd_cv.whitening.whitening import Whitening
 
 INDEX = "index.json"
-MAX_INDEX_BYTES = 2**20
-MAX_DIM = 2**31 - 1  # that files of settings can hold; any above what there is means all
+MAX_DIM = 2**31 - 1  # that files of settings can hold
 Weights = PathLike | Whitening | Mapping[Key, Whitening]
 DEFAULT_WHITENING: str | None = BEST
 DEFAULT_WEIGHTS = "multiview"
@@ -33,7 +27,7 @@ DEFAULT_WEIGHTS = "multiview"
 
 @dataclass(frozen=True)
 class Entry:
-    """What the registry says about one name."""
+    """The entry of a name in the registry."""
 
     file: str  # a file beside index.json
     sha256: str  # of the whole file
@@ -42,12 +36,12 @@ class Entry:
     pairs: int
     scenes: int
     command: str  # that made the file
-    uses: Mapping[str, str] = field(default_factory=dict)  # which matrices are for what
+    uses: Mapping[str, str] = field(default_factory=dict)  # use -> description of its matrices
     figures: Mapping[str, float] = field(default_factory=dict)  # measured with these matrices
 
 
 def folder() -> Path:
-    """Where the shipped matrices are: inside the installed package, else in the checkout."""
+    """Return the folder of the shipped matrices: in the installed package, or in the checkout."""
     installed = Path(str(resources.files("kd_cv"))) / "weights_data"
     if (installed / INDEX).is_file():
         return installed
@@ -55,32 +49,26 @@ def folder() -> Path:
 
 
 def registry() -> Mapping[str, Entry]:
-    """All shipped names and their entries, in the order of the index."""
+    """Return all shipped names and their entries."""
     return _registry(folder())
 
 
 def resolve(
     weights: Weights, kernel: str, patch_size: int, dim: int | None = None, use: Use = "images"
 ) -> Whitening:
-    """The matrices that a user means by `weights`.
+    """Return the matrices of `weights` for a kernel, a patch size and a use.
 
     weights: a shipped name, the path of an .npz or of the authors' .pth file, a fitted Whitening,
-    or the entries of a file. The kernel must be there; among its patch sizes the nearest is taken
-    (the smaller of two), as the statistics of the descriptor hardly depend on the patch size; and
-    of that size those for `use` alone, if there are any, else those for every use.
-    dim: the dimension of the raw descriptor, which the matrices must have.
+    or the entries of a file. The nearest patch size is taken, the smaller of two: the statistics of
+    the descriptor hardly depend on it. dim: the dimension that the matrices must have.
     """
     source = "the given Whitening"
     if isinstance(weights, str | os.PathLike):
         source, weights = f"weights {os.fspath(weights)!r}", read_weights(weights)
     elif isinstance(weights, Mapping):
         source = "the given entries"
-        for key, value in weights.items():
-            if not (isinstance(key, tuple) and len(key) in (2, 3) and isinstance(value, Whitening)):
-                raise TypeError(
-                    "a dict of weights has keys (kernel, patch size) and a Whitening for each, "
-                    f"got {key!r}: {type(value).__name__}"
-                )
+        if not all(isinstance(value, Whitening) for value in weights.values()):
+            raise TypeError("a dict of weights has keys (kernel, patch size) and Whitening values")
     elif not isinstance(weights, Whitening):
         raise TypeError(
             "weights must be a shipped name, a path, a Whitening or a dict of them, "
@@ -99,20 +87,17 @@ def resolve(
 def projection_for(
     spec: Spec, whitening: str | None, weights: Weights, dim: int, use: Use = "images"
 ) -> Projection | None:
-    """The projection that `whitening` and `weights` name, of at most `dim` dimensions.
-
-    None without whitening: the descriptor is then the raw vector, whatever `dim` says.
-    """
+    """Return the projection to `dim` dimensions, or to all if there are fewer; None for raw."""
     dim = as_int(dim, "dim", 1, MAX_DIM)
     if whitening is None:
         return None
     fitted = resolve(weights, spec.kernel, spec.patch_size, spec.dim, use)
-    return fitted.projection(whitening, min(dim, fitted.max_dim))  # or all there are
+    return fitted.projection(whitening, min(dim, fitted.max_dim))
 
 
 def file_sha256(path: PathLike) -> str:
-    """SHA-256 of a file, as the registry records it."""
-    return digest(read_bytes(path, MAX_BYTES))
+    """Return the SHA-256 of a file, as the registry records it."""
+    return digest(Path(path).read_bytes())
 
 
 def read_weights(weights: PathLike) -> Whitening | Mapping[Key, Whitening]:
@@ -146,19 +131,12 @@ def _nearest(
 
 @lru_cache(maxsize=8)
 def _registry(shipped: Path) -> dict[str, Entry]:
-    index = shipped / INDEX
-    wanted = ", ".join(f.name for f in fields(Entry))
-    errors = AttributeError, TypeError, ValueError, RecursionError
-    with refused_as(f"{index} must map names to {{{wanted}}}", *errors):
-        content = json.loads(read_text(index, MAX_INDEX_BYTES, "utf-8"))
-        entries = {name: Entry(**entry) for name, entry in content.items()}
-    return entries
+    content = json.loads((shipped / INDEX).read_text(encoding="utf-8"))
+    return {name: Entry(**entry) for name, entry in content.items()}
 
 
 @lru_cache(maxsize=8)
 def _shipped(path: Path, sha256: str) -> dict[Key, Whitening]:
-    if not path.is_file():
-        raise FileNotFoundError(f"{path} is in the registry, but not on the disk")
     actual = file_sha256(path)
     if actual != sha256:
         raise ValueError(
@@ -169,5 +147,5 @@ def _shipped(path: Path, sha256: str) -> dict[Key, Whitening]:
 
 @lru_cache(maxsize=8)
 def _file(path: Path, mtime_ns: int, size: int) -> Whitening | Mapping[Key, Whitening]:
-    """A file of a user's: written anew, it is read anew."""
+    """Read a file of a user, again if it has changed."""
     return load_pth(path) if path.suffix == ".pth" else load(path)

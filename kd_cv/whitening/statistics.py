@@ -12,7 +12,7 @@ from kd_cv.io.archive import read_archive, write_archive
 from kd_cv.io.files import PathLike, refused_as
 from kd_cv.types import Float64
 
-_CHUNK = 8192  # rows converted to float64 at a time
+_CHUNK = 8192  # descriptors converted to float64 at a time
 
 
 class Statistics:
@@ -48,17 +48,17 @@ class Statistics:
         return self._pair_scatter / self.pair_count
 
     def update(self, X: ArrayLike, pairs: ArrayLike | None = None) -> Statistics:
-        """Add descriptors X (N, D) and matching pairs of their rows (M, 2).
+        """Add descriptors X (N, D) and the indices (M, 2) of matching pairs.
 
-        All rows count as they are: drop the zero rows of patches that could not be described.
+        Drop the zero descriptors of patches that could not be described before.
         """
         X = self._checked(X)
         pairs = _checked_pairs([] if pairs is None else pairs, len(X))
         for start in range(0, len(X), _CHUNK):
-            rows = X[start : start + _CHUNK].astype(np.float64)
-            mean = rows.mean(axis=0)
-            rows -= mean
-            self._combine(len(rows), mean, rows.T @ rows)
+            chunk = X[start : start + _CHUNK].astype(np.float64)
+            mean = chunk.mean(axis=0)
+            chunk -= mean
+            self._combine(len(chunk), mean, chunk.T @ chunk)
         for start in range(0, len(pairs), _CHUNK):
             i0, i1 = pairs[start : start + _CHUNK].T
             differences = X[i0].astype(np.float64) - X[i1]
@@ -68,8 +68,6 @@ class Statistics:
 
     def merge(self, other: Statistics) -> Statistics:
         """Add the statistics of other descriptors, in place."""
-        if not isinstance(other, Statistics):
-            raise TypeError(f"can merge Statistics only, got {type(other).__name__}")
         if other.dim != self.dim:
             raise ValueError(f"cannot merge statistics of {self.dim} and {other.dim} dimensions")
         self._combine(other.count, other.mean, other._scatter)
@@ -82,11 +80,9 @@ class Statistics:
 
     def save(self, path: PathLike) -> None:
         """Write one .npz file, whole or not at all."""
-        arrays = {
-            "mean": self.mean, "scatter": self._scatter, "pair_scatter": self._pair_scatter
-        }  # fmt: skip
+        scatters = {"scatter": self._scatter, "pair_scatter": self._pair_scatter}
         meta = {"dim": self.dim, "count": self.count, "pair_count": self.pair_count}
-        write_archive(path, "statistics", arrays, meta)
+        write_archive(path, "statistics", {"mean": self.mean, **scatters}, meta)
 
     @classmethod
     def load(cls, path: PathLike) -> Statistics:
@@ -113,7 +109,7 @@ class Statistics:
             raise TypeError(f"X must be an array of real numbers, got dtype {X.dtype}")
         bad = np.flatnonzero(~np.isfinite(X).all(axis=1))
         if len(bad):
-            raise ValueError(f"X has NaN or infinity in {len(bad)} rows, first in {bad[0]}")
+            raise ValueError(f"X has NaN or infinity in {len(bad)} descriptors, first in {bad[0]}")
         return X
 
     def _combine(self, count: int, mean: Float64, scatter: Float64) -> None:
@@ -135,7 +131,5 @@ def _checked_pairs(pairs: ArrayLike, count: int) -> NDArray[np.int64]:
     if pairs.ndim != 2 or pairs.shape[1] != 2 or pairs.dtype.kind not in "iu":
         raise ValueError(f"pairs must be (M, 2) integers, got {pairs.dtype} of shape {pairs.shape}")
     if pairs.min() < 0 or pairs.max() >= count:
-        raise ValueError(
-            f"pairs must be rows 0..{count - 1} of X, got indices {pairs.min()} to {pairs.max()}"
-        )
+        raise ValueError(f"pairs must be 0 to {count - 1}, got {pairs.min()} to {pairs.max()}")
     return pairs.astype(np.int64)

@@ -39,8 +39,7 @@ if TYPE_CHECKING:
 class Whitening:
     """Fitted projections of a D-dimensional descriptor, to K <= D dimensions.
 
-    W, W_UA, W_US and PCA + square root are column scalings of the same U, so that t and beta can
-    be chosen at projection time and nothing is decomposed when a file is loaded.
+    W, W_UA, W_US and PCA + square root scale the columns of the same U.
     """
 
     mu: Array32  # (D,)
@@ -78,9 +77,7 @@ class Whitening:
             as_int(self.shrink_index, "shrink_index", 1, D)
         if not (np.isfinite(self.lam_scale) and self.lam_scale > 0):
             raise ValueError(f"lam_scale must be positive, got {self.lam_scale!r}")
-        if not isinstance(self.provenance, Mapping):
-            raise TypeError(f"provenance must be a dict, got {type(self.provenance).__name__}")
-        object.__setattr__(self, "provenance", json.loads(canonical_json(self.provenance)))
+        object.__setattr__(self, "provenance", json.loads(canonical_json(dict(self.provenance))))
 
     @property
     def dim(self) -> int:
@@ -105,19 +102,13 @@ class Whitening:
         """Fit all variants; W_S only if the statistics have matching pairs.
 
         max_dim: columns to keep (all by default). samples: descriptors of scenes to train W_M on
-        (see `train`, also for progress); without them there is no W_M. provenance: any JSON that
-        says what the matrices were fitted on; the counts are added to it.
+        (see `train`, also for progress). provenance: JSON that is stored with the counts.
 
-        C_M of W_S is shrunk by `shrink_index` and attenuated by SUPERVISED_T. Fewer patches than
-        dimensions leave C rank-deficient: it is fitted with a warning, and the columns beyond the
-        rank carry no information. The same holds for pairs and C_M.
+        C_M of W_S is shrunk by `shrink_index` and attenuated by SUPERVISED_T. Fewer patches or
+        pairs than dimensions give a warning: columns beyond the rank carry no information.
         """
-        # Here, as to describe images needs nothing of fitting.
-        from kd_cv.whitening.statistics import Statistics
-        from kd_cv.whitening.trained import train
+        from kd_cv.whitening.trained import train  # needed for fitting only
 
-        if not isinstance(statistics, Statistics):
-            raise TypeError(f"expected Statistics, got {type(statistics).__name__}")
         D, count, pair_count = statistics.dim, statistics.count, statistics.pair_count
         columns = D if max_dim is None else as_int(max_dim, "max_dim", 1, D)
         if count < 2:
@@ -160,18 +151,15 @@ class Whitening:
         )
 
     def has(self, variant: str) -> bool:
-        """Whether the variant was fitted: W_S needs matching pairs, W_M has to be trained."""
+        """Return whether the variant was fitted."""
         return {"ws": self.A_s, "wm": self.A_m}.get(variant_name(variant), self.U) is not None
 
     def variants(self) -> tuple[str, ...]:
-        """The variants that were fitted."""
+        """Return the variants that were fitted."""
         return tuple(name for name in VARIANTS if self.has(name))
 
     def variant(self, name: str) -> str:
-        """The canonical name of a variant; of "best" that of the best one that was fitted.
-
-        That is W_M if it was trained, else W_S if there were pairs, else W_UA.
-        """
+        """Return the canonical name of a variant; "best" is W_M, else W_S, else W_UA."""
         if name != BEST:
             return variant_name(name)
         return next(best for best in ("wm", "ws", "wua") if self.has(best))
@@ -184,10 +172,9 @@ class Whitening:
         t: float | None = None,
         beta_index: int | None = None,
     ) -> Projection:
-        """The projection to `dim` dimensions by a variant; to max_dim if dim is not given.
+        """Return the projection to `dim` dimensions (all by default) by a variant, or the "best".
 
-        variant: a name, or "best" (see `variant`). t and beta_index replace the fitted settings of
-        W_UA and W_US.
+        t and beta_index replace the fitted settings of W_UA and W_US.
         """
         name = self.variant(variant)
         columns = self.max_dim if dim is None else as_int(dim, "dim", 1, self.max_dim)

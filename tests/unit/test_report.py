@@ -40,7 +40,7 @@ def _run(image0, image1, name="kd"):
 
 def _page(pair, found, title="KD", **others):
     results = {title: (found.result, found.feature), **others}
-    return report.Page((pair[0], pair[1]), NAMES).html(results)
+    return report.page_of((pair[0], pair[1]), NAMES, results)
 
 
 def _data(page):
@@ -133,7 +133,7 @@ def _tile(page, name, index):
 def test_sift_has_patches_and_says_why_there_is_no_heat(pair, found):
     page = _page(pair, found["sift"], title="SIFT")
     (data,) = _data(page)["descriptors"]
-    assert data["similarity"] == [] and "histograms of SIFT" in data["noHeat"]
+    assert data["similarity"] == [] and "histogram of SIFT" in data["noHeat"]
     assert 'id="patches0"' in page and 'id="heats0"' not in page
 
 
@@ -193,9 +193,11 @@ def test_page_without_matches(texture):
 @pytest.mark.slow
 def test_a_whitening_with_a_square_root_has_no_heat_maps(pair, fitted):
     kd = KDDescriptor(300, patch_size=32, whitening="pcasqrt", weights=fitted)
-    page = report.Page(pair[:2], NAMES).html({"KD": (match(*pair[:2], kd), kd)})
+    page = report.page_of(pair[:2], NAMES, {"KD": (match(*pair[:2], kd), kd)})
     (data,) = _data(page)["descriptors"]
-    assert data["noHeat"] == "A whitening with a square root cannot be shared out among the pixels."
+    assert (
+        data["noHeat"] == "No heat maps: this whitening takes a square root of the sum over pixels."
+    )
     assert len(data["ratios"]) > 0
     assert 'id="patches0"' in page and 'id="heats0"' not in page
 
@@ -338,7 +340,7 @@ def test_a_scene_has_epipolar_lines_in_the_place_of_an_outline(browser, tmp_path
     images = [np.ascontiguousarray(i[::2, ::2, ::-1]) for i in data.stereo_motorcycle()[:2]]
     kd = KDDescriptor(800)
     result = match(*images, kd, model="fundamental")
-    page = report.Page(images, ("left", "right")).html({"KD": (result, kd)})
+    page = report.page_of(images, ("left", "right"), {"KD": (result, kd)})
     (own,) = _data(page)["descriptors"]
     assert result.success and own["H"] is None and not _data(page)["overlay"]
     x0, x1 = (np.insert(p[result.inliers], 2, 1, axis=1) for p in (result.points0, result.points1))

@@ -36,21 +36,3 @@ def scene(tmp_path):
 def test_scene_pairs(scene):
     assert scene.pairs(0, 1).tolist() == [[2, 0], [0, 1]]
     assert scene.all_pairs().tolist() == [[2, 4], [0, 5]]
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"frames": np.zeros((2, 3))},
-        {"point_ids": np.arange(3)},
-        {"point_ids": np.arange(2.0)},
-        {"frames": np.array([[0, 0, 1, np.inf], [0, 0, 1, 0]])},
-        {"image": np.zeros((4, 4, 3), np.uint8)},
-        {"image": np.zeros((4, 4), np.float32)},
-    ],
-)
-def test_view_refuses(change):
-    good = {"image": textured(4, 4), "frames": np.zeros((2, 4)), "point_ids": np.arange(2)}
-    View(**good)
-    with pytest.raises(ValueError):
-        View(**(good | change))

@@ -24,8 +24,6 @@ def test_what_cannot_be_warped(camera):
         warp_scene(camera, 1)
     with pytest.raises(ValueError, match="gray uint8"):
         warp_scene(camera.astype(np.float32))
-    with pytest.raises(ValueError, match="max_keypoints"):
-        warp_scene(camera, max_keypoints=0)
 
 
 def test_random_homographies_keep_the_image_in_front():

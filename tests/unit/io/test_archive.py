@@ -25,10 +25,8 @@ def test_what_is_not_sound_is_refused(tmp_path):
     path = tmp_path / "a.npz"
     write_archive(path, "test", {"x": np.zeros(1000)}, {})
     whole = path.read_bytes()
-    with pytest.raises(ValueError, match="does not say that it is a whitening file"):
+    with pytest.raises(ValueError, match="it is not a whitening file of version 1"):
         read_archive(path, "whitening")
-    with pytest.raises(ValueError, match="bytes unpacked, at most 100 are read"):
-        read_archive(path, "test", 100)
     for damaged in (b"", b"no zip", whole[:5000], whole[:4000] + b"\1" + whole[4001:]):
         path.write_bytes(damaged)
         with pytest.raises(ValueError, match=r"a\.npz is not a sound kd_cv test file"):

@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("matplotlib")
 
 from kd_cv import match
-from kd_cv.report import Page
+from kd_cv.report import page_of
 from kd_cv.viz import palette
 from kd_cv.viz.matches import _legend, draw_matches, write_picture
 
@@ -54,9 +54,7 @@ def test_images_of_any_depth_are_drawn_alike(pair, result, dtype, factor):
     deep = [(image.astype(np.float64) * factor).astype(dtype) for image in pair]
     sheets = [draw_matches(*images, {"KD": result}, 300) for images in (pair, deep)]
     assert np.abs(sheets[0].astype(int) - sheets[1]).max() < 4
-    pages = [
-        Page(tuple(images), ("a", "b")).html({"KD": (result, None)}) for images in (pair, deep)
-    ]
+    pages = [page_of(tuple(images), ("a", "b"), {"KD": (result, None)}) for images in (pair, deep)]
     assert 0.9 < len(pages[0]) / len(pages[1]) < 1.1
 
 

@@ -67,10 +67,10 @@ def test_statistics_survive_a_file(data, tmp_path):
     [
         (np.ones((3, D + 1)), None, r"\(N, 24\)"),
         (np.ones(D), None, r"\(N, 24\)"),
-        (np.full((3, D), np.nan), None, "NaN or infinity in 3 rows, first in 0"),
+        (np.full((3, D), np.nan), None, "NaN or infinity in 3 descriptors, first in 0"),
         (np.full((3, D), np.inf), None, "NaN or infinity"),
-        (np.ones((3, D)), [[0, 3]], r"rows 0\.\.2 of X, got indices 0 to 3"),
-        (np.ones((3, D)), [[-1, 0]], "got indices -1 to 0"),
+        (np.ones((3, D)), [[0, 3]], r"pairs must be 0 to 2, got 0 to 3"),
+        (np.ones((3, D)), [[-1, 0]], "got -1 to 0"),
         (np.ones((3, D)), [[0.0, 1.0]], "integers"),
         (np.ones((3, D)), [0, 1], "integers"),
     ],
@@ -88,8 +88,6 @@ def test_other_misuse_of_statistics():
         Statistics(0)
     with pytest.raises(ValueError, match="24 and 23"):
         Statistics(D).merge(Statistics(D - 1))
-    with pytest.raises(TypeError, match="int"):
-        Statistics(D).merge(3)
     with pytest.raises(TypeError, match="real numbers"):
         Statistics(D).update(np.full((3, D), "a"))
     assert Statistics(D).update(np.zeros((0, D)), np.zeros((0, 2))).count == 0
