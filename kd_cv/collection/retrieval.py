@@ -199,9 +199,13 @@ def verified(hit: Hit, query: ImageFeatures, other: ImageFeatures) -> Hit:
 
 
 def default_factory(count: int) -> str:
-    """Choose an index for `count` descriptors, of about 4 sqrt(count) lists, a power of two."""
-    lists = int(2 ** round(np.log2(4 * np.sqrt(count))))
-    return "Flat" if count < EXACT_BELOW else f"IVF{lists},SQ8"
+    """Choose an index for `count` descriptors."""
+    return "Flat" if count < EXACT_BELOW else f"IVF{list_count(count)},SQ8"
+
+
+def list_count(count: int) -> int:
+    """Return the lists of an inverted file: about 4 sqrt(count), a power of two."""
+    return int(2 ** round(np.log2(4 * np.sqrt(count))))
 
 
 def _sample(stored: FeatureFile, counts: list[int], wanted: int) -> Array32:

@@ -34,9 +34,10 @@ def write_archive(
     if path.suffix != ".npz":
         raise ValueError(f"the name of a {kind} file must end in .npz, got {path.name!r}")
     meta = canonical_json({"format": f"kd_cv {kind}", "version": _VERSION, **content})
-    members = {_META: np.frombuffer(meta.encode(), np.uint8)}
+    members: dict[str, Any] = {_META: np.frombuffer(meta.encode(), np.uint8)}
+    members |= {name: _little(arrays[name]) for name in sorted(arrays)}
     with replacing(path) as temporary:
-        np.savez(temporary, **members, **{name: _little(arrays[name]) for name in sorted(arrays)})
+        np.savez(temporary, **members)
 
 
 def read_archive(path: PathLike, kind: str) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:

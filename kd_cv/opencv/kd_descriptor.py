@@ -1,8 +1,4 @@
-"""`KDDescriptor`: the descriptor in the shape of cv2.Feature2D, to stand where cv2.SIFT stands.
-
-It is a plain class: a Python subclass of cv2.Feature2D would crash the interpreter. Method and
-argument names are OpenCV's.
-"""
+"""`KDDescriptor`: the descriptor with the interface of cv2.Feature2D, to replace cv2.SIFT."""
 
 from __future__ import annotations
 
@@ -41,24 +37,23 @@ class KDDescriptor(SIFTLike):
     """Kernel descriptor with the interface of cv2.Feature2D.
 
     nfeatures, nOctaveLayers, contrastThreshold, edgeThreshold, sigma
-                     of the detector: those of `DoG`, which are those of cv2.SIFT
+                     of the detector: see `DoG`
     patch_size       samples per side of the patch, 16 to 128
     kernel           "concat" (polar and Cartesian), "polar" or "cart"
-    whitening        "wm", "ws", "wus", "wua", "w", "pcasqrt", None for the raw vector; by default
-                     "best" of what the weights have: "wm", else "ws", else "wua"
+    whitening        "wm", "ws", "wus", "wua", "w", "pcasqrt", None for the raw vector; "best" is
+                     the first of "wm", "ws" and "wua" that the weights have
     weights          name of shipped matrices, path of a fitted file, or a fitted Whitening
     dim              dimensions kept by the whitening
     magnification    side of the patch in keypoint sizes, or a name: "sift" (6),
-                     "extract_patches" (10), "kornia" (12); by default ("auto") what is right for
-                     the detector that made each keypoint: SIFT's 15, ORB's 1.45, ...
-    scales           how many patch sizes to average over, or their factors of the magnification
+                     "extract_patches" (10), "kornia" (12); by default ("auto") it follows the
+                     detector of each keypoint: SIFT's 15, ORB's 1.45, ...
+    scales           number of patch sizes to average over, or their factors of the magnification
     descriptor_type  cv2.CV_32F, or cv2.CV_8U for bytes, whose distances keep their order
     detector         any object with OpenCV's detect(image, mask); `DoG` by default
     upright          ignore the angles of the keypoints, and find none
     orient           estimate the angles of keypoints that have none (-1; KAZE writes 0)
     drop             remove keypoints that cannot be described (NaN, size <= 0, patch outside the
-                     image or without texture), as OpenCV documents; False keeps them, in their
-                     order, with zero descriptors
+                     image or without texture); False keeps them with zero descriptors
     views            1; 3, 5 or 11 to detect keypoints also in synthetic views of the image, for
                      wide viewpoint changes. The octave of a keypoint then holds its view
 
@@ -108,27 +103,17 @@ class KDDescriptor(SIFTLike):
                 f"detector of KDDescriptor itself: give them to {_shown(detector)}"
             )
         settings = Settings(
-            patch_size=patch_size,
-            kernel=kernel,
-            whitening=whitening,
-            weights=weights,
-            dim=dim,
-            magnification=magnification,  # type: ignore[arg-type]
-            scales=scales,  # type: ignore[arg-type]
-            descriptor_type=descriptor_type,
-            upright=upright,
-            orient=orient,
-            drop=drop,
-            views=views,
-        )
+            patch_size, kernel, whitening, weights, dim,
+            magnification, scales,  # type: ignore[arg-type]
+            descriptor_type, upright, orient, drop, views,
+        )  # fmt: skip
         if type(detector) is DoG:
             detection, detector = detector.settings, None
-        # One object holds all settings: a call sees those of before or after a setter, never both.
+        # One object, so that a call never sees the settings of before and after a setter.
         self._extractor = Extractor(settings, detection)
         self._detector = detector
 
     def __repr__(self) -> str:
-        """The class with every setting that is not the default."""
         changed = [
             f"{field.name}={_shown(value)}"
             for settings in (self.detection, self.settings)
@@ -141,7 +126,7 @@ class KDDescriptor(SIFTLike):
 
     @property
     def extractor(self) -> Extractor:
-        """Detector and descriptor on arrays, with these settings."""
+        """Detector and descriptor on arrays."""
         return self._extractor
 
     @property
@@ -156,12 +141,12 @@ class KDDescriptor(SIFTLike):
 
     @property
     def detector(self) -> Detector | None:
-        """The detector that was given; None if KDDescriptor detects by itself."""
+        """The given detector; None if KDDescriptor detects by itself."""
         return self._detector
 
     @property
     def spec(self) -> Spec:
-        """Which raw descriptor this is."""
+        """The raw descriptor."""
         return self.settings.spec
 
     @property
@@ -182,7 +167,7 @@ class KDDescriptor(SIFTLike):
         self._extractor = Extractor(self._extractor.settings, detection)
 
     def with_settings(self: Self, **changes: Any) -> Self:
-        """A copy with some of its settings changed.
+        """Return a copy with changed settings.
 
         >>> KDDescriptor(patch_size=24).with_settings(nfeatures=500, upright=True)
         KDDescriptor(nfeatures=500, patch_size=24, upright=True)
@@ -195,32 +180,28 @@ class KDDescriptor(SIFTLike):
         changed._extractor = Extractor(replace(self.settings, **changes), changed.detection)
         return changed
 
-    # What it is, in OpenCV's words
-
     def descriptorSize(self) -> int:
-        """Numbers in a descriptor."""
+        """Return the length of a descriptor."""
         return self.settings.descriptor_size
 
     def descriptorType(self) -> int:
-        """Their type: cv2.CV_32F or cv2.CV_8U."""
+        """Return cv2.CV_32F or cv2.CV_8U."""
         return self.settings.descriptor_type
 
     def defaultNorm(self) -> int:
-        """The distance to compare descriptors by: cv2.NORM_L2."""
+        """Return the distance of descriptors, cv2.NORM_L2."""
         return cv2.NORM_L2
 
     def getDefaultName(self) -> str:
-        """The name in files of settings."""
+        """Return the name in files of settings."""
         return "Feature2D.KD"
-
-    # Keypoints and descriptors
 
     @overload
     def detect(self, image: Image | None, mask: Image | None = None) -> KeyPoints: ...
     @overload
     def detect(self, image: Images, mask: Images | None = None) -> tuple[KeyPoints, ...]: ...
     def detect(self, image: Any, mask: Any = None) -> Any:
-        """Keypoints of an image, or a tuple of them for each of a list of images."""
+        """Detect keypoints of an image, or a tuple of them for each of a list of images."""
         if isinstance(image, list | tuple):
             masks = as_list(mask, len(image), "masks")
             return tuple(self._detect(im, m) for im, m in zip(image, masks, strict=True))
@@ -234,9 +215,7 @@ class KDDescriptor(SIFTLike):
         if not gray.size:
             return ()
         if self._detector is not None:
-            gray = to_8bit(gray)
-            keypoints = self._detector.detect(gray, mask)
-            return copy_keypoints(keypoints)
+            return copy_keypoints(self._detector.detect(to_8bit(gray), mask))
         return to_keypoints(*self._extractor.detect(gray, mask))
 
     @overload
@@ -254,15 +233,14 @@ class KDDescriptor(SIFTLike):
         descriptors: None = None,
     ) -> tuple[tuple[KeyPoints, ...], tuple[NDArray[Any] | None, ...]]: ...
     def compute(self, image: Any, keypoints: Any, descriptors: Any = None) -> tuple[Any, Any]:
-        """Keypoints, in their order, and their descriptors (N, D); None if there are none.
+        """Return keypoints and their descriptors (N, D), or None; for lists, a tuple of each.
 
-        Lists of images and of keypoints give a tuple of each. A `descriptors` array of the right
-        shape and type is filled in place.
+        A `descriptors` array of the right shape and type is filled in place.
         """
         if isinstance(image, list | tuple):
             keypoints = as_list(keypoints, len(image), "lists of keypoints")
             results = [self._compute(im, kps) for im, kps in zip(image, keypoints, strict=True)]
-            return tuple(kps for kps, _ in results), tuple(rows for _, rows in results)
+            return tuple(kps for kps, _ in results), tuple(X for _, X in results)
         return self._compute(image, keypoints, descriptors)
 
     def _compute(self, image: Any, keypoints: Any, descriptors: Any = None) -> tuple[Any, Any]:
@@ -278,16 +256,16 @@ class KDDescriptor(SIFTLike):
         if extractor.settings.orient:
             frames = _turned(gray, frames, copies)
         views = views_of(copies) if extractor.settings.views > 1 else None
-        rows = extractor.describe(gray, frames, views)
-        if extractor.settings.drop and not (kept := rows.any(axis=1)).all():
-            copies, rows = tuple(copies[i] for i in np.flatnonzero(kept)), rows[kept]
-        return copies, _handed_out(rows, image, descriptors)
+        X = extractor.describe(gray, frames, views)
+        if extractor.settings.drop and not (kept := X.any(axis=1)).all():
+            copies, X = tuple(copies[i] for i in np.flatnonzero(kept)), X[kept]
+        return copies, _handed_out(X, image, descriptors)
 
     def frames(self, keypoints: Sequence[cv2.KeyPoint]) -> Frames:
-        """What is described of keypoints: (N, 4) x, y, size, angle.
+        """Return the frames of keypoints: (N, 4) x, y, size, angle.
 
-        The side of a patch is `settings.side` times this size, which is that of the keypoint if it
-        is one of SIFT's, or if `magnification` is a number.
+        The side of a patch is `settings.side` times this size, the size of the keypoint for SIFT's
+        keypoints or if `magnification` is a number.
 
         >>> KDDescriptor().frames([cv2.KeyPoint(40, 30, 7, -1, 20)])  # of FAST
         array([[40., 30.,  3., -1.]])
@@ -301,7 +279,7 @@ class KDDescriptor(SIFTLike):
         descriptors: NDArray[Any] | None = None,
         useProvidedKeypoints: bool = False,
     ) -> tuple[KeyPoints, Pixels | None]:
-        """Keypoints of one image and their descriptors; `mask` has to be given, None for none."""
+        """Detect and describe one image; `mask` must be given, None for none."""
         if useProvidedKeypoints:
             raise ValueError(
                 "useProvidedKeypoints=True does not work from Python, which cannot pass keypoints: "
@@ -324,16 +302,14 @@ class KDDescriptor(SIFTLike):
         keypoints = to_keypoints(features.frames, features.responses, features.views)
         return keypoints, _handed_out(features.descriptors, image, descriptors)
 
-    # The same descriptor elsewhere
-
     def module(self) -> KDModule:
-        """The torch module (`KDModule`) with the same settings and matrices, for patches."""
+        """Return the torch module (`KDModule`) with the same settings and matrices, for patches."""
         from kd_cv.nn.module import KDModule
 
         s = self.settings
         return KDModule(s.patch_size, s.kernel, s.whitening, s.weights, s.dim, use=s.use)
 
-    # Copies and files. `type(self)`, because `self.__class__` is OpenCV's.
+    # `type(self)`, because `self.__class__` is OpenCV's.
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self._detector is not None:
@@ -352,7 +328,7 @@ class KDDescriptor(SIFTLike):
         return copy.copy(self)
 
     def write(self, target: PathLike | cv2.FileStorage, name: str | None = None) -> None:
-        """Settings as YAML, XML or JSON: to a path, or to an open cv2.FileStorage."""
+        """Write the settings as YAML, XML or JSON to a path, or to an open cv2.FileStorage."""
         if not isinstance(self.settings.weights, str):
             raise ValueError(
                 f"weights given as {type(self.settings.weights).__name__} cannot be written as "
@@ -363,11 +339,11 @@ class KDDescriptor(SIFTLike):
         write_settings(self.getDefaultName(), target, name, self.detection, self.settings)
 
     def save(self, filename: PathLike) -> None:
-        """The same as write(filename)."""
+        """Write the settings to a file."""
         self.write(filename)
 
     def read(self, source: PathLike | cv2.FileNode) -> None:
-        """Take the settings from a file, or a cv2.FileNode, that `write` made."""
+        """Read the settings from a file, or a cv2.FileNode, of `write`."""
         from kd_cv.io.settings_files import read_settings
 
         name = self.getDefaultName()
@@ -376,28 +352,23 @@ class KDDescriptor(SIFTLike):
 
 
 def _turned(gray: NDArray[Any], frames: Frames, keypoints: KeyPoints) -> Frames:
-    """The frames, and the keypoints with them, with angles for those that have none.
-
-    Each gets the strongest of its angles: no keypoint is added.
-    """
+    """Estimate the strongest angle of frames, and keypoints, that have none."""
     classes = np.array([keypoint.class_id for keypoint in keypoints])
     without = (frames[:, 3] == UPRIGHT) | ((frames[:, 3] == 0) & (classes >= 0))  # KAZE's detect
-    rows = np.flatnonzero(without & np.isfinite(frames).all(axis=1) & (frames[:, 2] > 0))
+    turned = np.flatnonzero(without & np.isfinite(frames).all(axis=1) & (frames[:, 2] > 0))
     frames = frames.copy()
-    # As keypoints hold them: what is handed back has the same descriptors again.
-    frames[rows, 3] = dominant_angles(gray, frames[rows]).astype(np.float32)
-    for i in rows.tolist():
+    # float32, as keypoints hold angles: described again, they have the same descriptors.
+    frames[turned, 3] = dominant_angles(gray, frames[turned]).astype(np.float32)
+    for i in turned.tolist():
         keypoints[i].angle = frames[i, 3]
     return frames
 
 
 def _bare(cls: type[Self]) -> Self:
-    """An instance without attributes, for copies to fill."""
     return cls.__new__(cls)
 
 
 def _shown(value: Any) -> str:
-    """A setting in a repr: objects by their type."""
     plain = isinstance(value, str | int | float | tuple | None)
     return repr(value) if plain else type(value).__name__
 
@@ -407,17 +378,13 @@ def _check_writeable(descriptors: Any) -> None:
         raise ValueError("the array given as descriptors is read-only: it cannot be filled")
 
 
-def _handed_out(rows: NDArray[Any], image: Any, descriptors: Any) -> Any:
-    """Rows as the caller wants them: in an array of the right shape, as UMat; None for none."""
-    if not len(rows):
+def _handed_out(X: NDArray[Any], image: Any, out: Any) -> Any:
+    """Return descriptors in `out` if it fits, as UMat for a UMat, or None if there are none."""
+    if not len(X):
         return None
     if isinstance(image, cv2.UMat):
-        return cv2.UMat(rows)
-    if (
-        isinstance(descriptors, np.ndarray)
-        and descriptors.shape == rows.shape
-        and descriptors.dtype == rows.dtype
-    ):
-        descriptors[:] = rows
-        return descriptors
-    return rows
+        return cv2.UMat(X)
+    if isinstance(out, np.ndarray) and (out.shape, out.dtype) == (X.shape, X.dtype):
+        out[:] = X
+        return out
+    return X

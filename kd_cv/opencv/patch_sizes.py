@@ -1,4 +1,4 @@
-"""How wide the window of a keypoint is, in sizes of the keypoint: each detector has its own sizes.
+"""The patch size of a keypoint, in sizes of the keypoint, by its detector.
 
     kind     detectors                 `size` is              a keypoint shows it by
     blob     SIFT                      2 sigma                a layer in the octave's second byte
@@ -13,10 +13,10 @@
     region   MSER, SimpleBlob          diameter               no angle, octave or response, and a
                                                               size that is not a whole number
 
-A blob has 15 times its size, as the shipped matrices were fitted (13 times of AKAZE, 12 of Star,
-19 of AffineFeature, where it is known: its sizes are those in views that were made narrower); a
-corner 45 pixels of the image, reduced s times, in which it was found; a region 4 diameters and 15
-pixels. A rule looks at one keypoint alone: a descriptor does not depend on its neighbours.
+The patch of a blob is 15 times its size, as the shipped matrices were fitted (AKAZE: 13, Star: 12,
+AffineFeature: 19 if given as the detector); of a corner 45 pixels of the reduced image in which it
+was found; of a region 4 diameters and 15 pixels. A rule looks at one keypoint alone: a descriptor
+does not depend on other keypoints.
 """
 
 from collections.abc import Sequence
@@ -32,11 +32,9 @@ from kd_cv.settings import Settings
 from kd_cv.types import Detector, Float64, KeyPoints
 
 AFFINE = "AffineFeature"
-#: Side of the window of a corner in pixels of the image in which it was found.
-CORNER = 45.0
-#: That of a region: so many diameters, and so many pixels.
-DIAMETERS, AROUND = 4.0, 15.0
-#: Side of the window in sizes of the keypoint, by the class of OpenCV's detector.
+CORNER = 45.0  # pixels of the image in which it was found
+DIAMETERS, AROUND = 4.0, 15.0  # of a region: diameters, and pixels around
+#: Patch size in sizes of the keypoint, by the class of OpenCV's detector.
 WINDOWS = {
     "ORB": CORNER / 31,
     "BRISK": CORNER / 12,
@@ -53,9 +51,9 @@ _FIELDS = attrgetter("size", "angle", "response", "octave", "class_id")
 
 
 def frames_of(keypoints: KeyPoints, settings: Settings, detector: Detector | None = None) -> Frames:
-    """Frames (N, 4) of keypoints, of such sizes that each gets the patch its detector needs.
+    """Return frames (N, 4) of keypoints, scaled to the patch sizes of their detectors.
 
-    detector  of keypoints that do not show which one made them
+    detector  of keypoints that do not show their detector
     """
     frames = from_keypoints(keypoints)
     if settings.magnification is not None:
@@ -69,9 +67,9 @@ def frames_of(keypoints: KeyPoints, settings: Settings, detector: Detector | Non
 
 
 def windows(keypoints: Sequence[cv2.KeyPoint], detector: Any = None) -> Float64:
-    """Side of the window of each keypoint in its own sizes: (N,).
+    """Return the patch size of each keypoint in its own sizes: (N,).
 
-    detector  of one that shows nothing by itself; else it counts as SIFT's
+    detector  of keypoints that do not show their detector; SIFT by default
 
     >>> windows([cv2.KeyPoint(40, 30, 31, 90, 0.01), cv2.KeyPoint(40, 30, 4, 90)])
     array([ 1.4516129, 15.       ])
@@ -83,14 +81,12 @@ def windows(keypoints: Sequence[cv2.KeyPoint], detector: Any = None) -> Float64:
 
 
 def is_affine(detector: Any) -> bool:
-    """Whether it finds keypoints of another detector in views that it simulates."""
     return type(detector).__name__ == AFFINE
 
 
 def window_of(detector: Any) -> float:
-    """Side of the window, in sizes of its keypoints, of one of OpenCV's detectors but `REGIONS`."""
+    """Return the patch size, in sizes of its keypoints, of a detector of blobs or corners."""
     name = type(detector).__name__
-    # The keypoints of these stay what they are when a parameter changes their size.
     if name == "ORB":
         return CORNER / detector.getPatchSize()
     if name == "GFTTDetector":
@@ -99,7 +95,7 @@ def window_of(detector: Any) -> float:
 
 
 def _sides(fields: Float64, detector: Any) -> Float64:
-    """Side of the window in sizes, (N,), from `_FIELDS` (N, 5)."""
+    """Return patch sizes in keypoint sizes, (N,), from `_FIELDS` (N, 5)."""
     size, angle, response, octave, class_id = fields.T
     bare = (angle == UPRIGHT) & (octave == 0)
     whole = size == np.rint(size)

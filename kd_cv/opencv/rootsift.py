@@ -13,7 +13,7 @@ DESCRIPTORS = {"kd": "KD", "sift": "SIFT", "rootsift": "RootSIFT"}
 
 
 def as_feature(descriptor: str | Feature) -> Feature:
-    """The object behind a name; an object with detectAndCompute stays as it is."""
+    """Make the descriptor of a name; return an object with detectAndCompute as it is."""
     makers = dict(zip(DESCRIPTORS, (KDDescriptor, cv2.SIFT_create, RootSIFT), strict=True))
     if isinstance(descriptor, str) and descriptor in makers:
         return makers[descriptor]()
@@ -45,6 +45,6 @@ class RootSIFT:
 
 
 def root(descriptors: Array32) -> Array32:
-    """Square root of descriptors of unit sum; descriptors of zeros stay so."""
+    """Take the square root of descriptors, divided by their sum."""
     total = descriptors.sum(axis=1, keepdims=True)
     return np.sqrt(descriptors / np.where(total > 0, total, 1))

@@ -8,11 +8,10 @@ from kd_cv.types import Feature, Image
 
 
 def image_features(feature: Feature, image: Image, index: int = 0) -> cv2.detail.ImageFeatures:
-    """What cv2.detail.computeImageFeatures2 gives, by any feature: KDDescriptor, for instance.
+    """Compute the features that cv2.detail.computeImageFeatures2 computes, with any descriptor.
 
-    OpenCV's stitching pipeline does not accept features written in Python by themselves.
-
-    index  of the image in the list that the matcher gets
+    OpenCV's stitching pipeline does not accept descriptors written in Python. index: of the image
+    in the list of the matcher.
 
     >>> from kd_cv import KDDescriptor
     >>> features = image_features(KDDescriptor(500), image)
@@ -22,8 +21,7 @@ def image_features(feature: Feature, image: Image, index: int = 0) -> cv2.detail
     keypoints, descriptors = feature.detectAndCompute(image, None)
     if descriptors is None or not len(keypoints):
         raise ValueError(f"image {index} has no keypoints to stitch it by")
-    # Not cv2.detail.ImageFeatures(): in OpenCV 4 its descriptors are memory that nobody filled, and
-    # to set them crashes.
+    # Not cv2.detail.ImageFeatures(): in OpenCV 4 setting its uninitialised descriptors crashes.
     empty = np.zeros((8, 8), np.uint8)
     features = cv2.detail.computeImageFeatures2(cv2.ORB_create(), empty)
     features.img_idx = index
