@@ -1,4 +1,4 @@
-"""Numbers that users give, checked by their names before any work is done."""
+"""Checks of numbers that users give."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import numpy as np
 
 
 def as_int(value: Any, name: str, least: int = 1, most: int | None = None) -> int:
-    """The value, Python's int or NumPy's, from `least` to `most`; TypeError for any other kind.
+    """Check an int, Python's or NumPy's, from `least` to `most`.
 
     >>> as_int(np.int64(3), "workers")
     3
@@ -20,7 +20,7 @@ def as_int(value: Any, name: str, least: int = 1, most: int | None = None) -> in
 
 
 def as_float(value: Any, name: str) -> float:
-    """A number as float, infinite if it is too large for one; TypeError for all else."""
+    """Convert a number to float, infinite if it is too large."""
     try:
         return float(value)
     except OverflowError:
@@ -30,7 +30,7 @@ def as_float(value: Any, name: str) -> float:
 
 
 def as_positive(value: Any, name: str) -> float:
-    """A number that is positive and finite."""
+    """Check a positive, finite number."""
     number = as_float(value, name)
     if not 0 < number < np.inf:
         raise ValueError(f"{name} must be positive and finite, got {value!r}")
@@ -38,7 +38,7 @@ def as_positive(value: Any, name: str) -> float:
 
 
 def as_bool(value: Any, name: str) -> bool:
-    """Return a truth value: Python's or NumPy's, or 0 and 1; TypeError for any other kind."""
+    """Check a truth value: Python's or NumPy's, or 0 and 1."""
     if isinstance(value, bool | np.bool_) or (isinstance(value, int) and value in (0, 1)):
         return bool(value)
     raise TypeError(f"{name} must be True or False, got {value!r}")

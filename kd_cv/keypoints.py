@@ -1,4 +1,4 @@
-"""OpenCV's keypoints as frames and back, copied, and the strongest of a list."""
+"""OpenCV's keypoints: conversion to frames and back, copies, the strongest."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -14,19 +14,17 @@ from kd_cv.gray import MAX_SIDE
 from kd_cv.types import KeyPoints
 from kd_cv.views import VIEWS
 
-#: cv2.SIFT's own first blur, in the pixels of a doubled image.
-SIFT_SIGMA = 1.6
-#: The view of a keypoint is stored in its octave above the bits of cv2.SIFT.
-VIEW_BITS = 24
+SIFT_SIGMA = 1.6  # cv2.SIFT's first blur, in pixels of a doubled image
+VIEW_BITS = 24  # the view of a keypoint is stored in its octave above the bits of cv2.SIFT
 
 
 def from_keypoints(keypoints: Sequence[cv2.KeyPoint]) -> Frames:
-    """Frames (N, 4) of OpenCV keypoints."""
+    """Convert OpenCV keypoints to frames (N, 4)."""
     frames = np.empty((len(keypoints), 4))
     if len(keypoints):
         frames[:, :2] = cv2.KeyPoint.convert(keypoints)
-        frames[:, 2] = np.fromiter(map(attrgetter("size"), keypoints), np.float64, len(keypoints))
-        frames[:, 3] = np.fromiter(map(attrgetter("angle"), keypoints), np.float64, len(keypoints))
+        for column, name in ((2, "size"), (3, "angle")):
+            frames[:, column] = list(map(attrgetter(name), keypoints))
     return frames
 
 
@@ -36,9 +34,9 @@ def to_keypoints(
     views: NDArray[np.int64] | None = None,
     last: int = MAX_SIDE,
 ) -> tuple[cv2.KeyPoint, ...]:
-    """OpenCV keypoints of frames (N, 4), which show by their octave that sizes are SIFT's.
+    """Convert frames (N, 4) to OpenCV keypoints with the octaves of SIFT.
 
-    responses (N,) and views (N,), 0 if not given; last: see `sift_octave`.
+    responses (N,) and views (N,), 0 by default; last: see `sift_octave`.
     """
     frames = as_frames(frames)
     responses = np.zeros(len(frames)) if responses is None else responses
@@ -50,10 +48,9 @@ def to_keypoints(
 
 
 def sift_octave(frames: Frames, last: int = MAX_SIDE) -> NDArray[np.int64]:
-    """The octave that cv2.SIFT packs into a keypoint of this size: (N,).
+    """Compute octave | layer << 8 | fraction << 16, as cv2.SIFT packs them: (N,).
 
-    octave | layer << 8 | fraction << 16, of its own scale space: 1.6 pixels, three layers. `last`
-    is the last octave that there is.
+    `last` is the last octave.
     """
     sizes = np.where(np.isfinite(frames[:, 2]), frames[:, 2], 1.0)
     scale = 3 * np.log2(np.clip(sizes, 1.0, MAX_SIDE) / (2 * SIFT_SIGMA))
@@ -66,20 +63,20 @@ def sift_octave(frames: Frames, last: int = MAX_SIDE) -> NDArray[np.int64]:
 
 
 def views_of(keypoints: Sequence[cv2.KeyPoint]) -> NDArray[np.int64]:
-    """The view (N,) that `to_keypoints` stored in each octave; 0 for keypoints of others."""
+    """Return the view (N,) that `to_keypoints` stored in each octave; 0 for other keypoints."""
     octaves = np.fromiter(map(attrgetter("octave"), keypoints), np.int64, len(keypoints))
     views = np.where(octaves > 0, octaves >> VIEW_BITS, 0)
     return np.where(views < max(VIEWS), views, 0)
 
 
 def of_sift(keypoints: Sequence[cv2.KeyPoint]) -> NDArray[np.bool_]:
-    """Which keypoints hold a layer in the second byte of their octave, as SIFT's and ours: (N,)."""
+    """Return which keypoints hold a layer in the second byte of their octave, as SIFT's: (N,)."""
     octaves = np.fromiter(map(attrgetter("octave"), keypoints), np.int64, len(keypoints))
     return octaves >= 256
 
 
 def copy_keypoints(keypoints: Sequence[cv2.KeyPoint] | None) -> KeyPoints:
-    """New KeyPoint objects with the values of the given ones; () for None."""
+    """Copy KeyPoint objects; () for None."""
     if keypoints is None:
         return ()
     try:
@@ -99,7 +96,7 @@ def _copier() -> cv2.Feature2D:
 
 
 def strongest(keypoints: Sequence[cv2.KeyPoint], count: int) -> list[cv2.KeyPoint]:
-    """The `count` keypoints of the largest response, in their order."""
+    """Select the `count` keypoints of the largest response, in their order."""
     if len(keypoints) <= count:
         return list(keypoints)
     responses = np.array([keypoint.response for keypoint in keypoints])

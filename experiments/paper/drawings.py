@@ -16,7 +16,7 @@ from kd_cv.descriptor.spec import KERNELS, Spec
 from kd_cv.explain import Explanation, Pixel, patch_map, row_column
 from kd_cv.viz.maps import add_heat_key, plot_heatmap, plot_patch, plot_patch_map
 from kd_cv.viz.palette import BLUE, GRAY, GREEN, ORANGE, PURPLE, VERMILION
-from kd_cv.viz.style import Axes, Figure, bare, framed, plt, style, titled
+from kd_cv.viz.style import Axes, Figure, bare, framed, plt, style
 from kd_cv.whitening.whitening import Whitening
 
 Position = Literal["polar", "cart"]
@@ -332,4 +332,5 @@ def plot_toy_patch(
     if pixel is not None:
         ax.plot(x, y, "o", color=color, markersize=3)
     ax.set(xlim=(-0.5, patch_size - 0.5), ylim=(patch_size - 0.5, -0.5), aspect="equal")
-    return titled(framed(ax), title)
+    framed(ax).set_title(title or "")
+    return ax

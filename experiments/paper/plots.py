@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kd_cv.viz.palette import BLACK, BLUE, GRAY, GREEN, INK, ORANGE, PURPLE, SKY, VERMILION
-from kd_cv.viz.style import Axes, style, titled
+from kd_cv.viz.style import Axes, style
 from kd_cv.whitening.variants import ATTENUATION, BETA_INDEX, attenuation, shrinkage
 
 BINS = 60  # of a histogram
@@ -32,7 +32,8 @@ def plot_similarities(
     ax.set(xlabel="similarity", yticks=[])
     ax.spines["left"].set_visible(False)
     ax.set_xlim(min(low, 0.0), 1.0)
-    return titled(ax, title)
+    ax.set_title(title or "")
+    return ax
 
 
 @style()

@@ -38,7 +38,7 @@ def as_folder(path: PathLike) -> Path:
 
 
 def digest(data: bytes | memoryview, length: int = 64) -> str:
-    """The first `length` hexadecimal digits of the SHA-256 of some bytes."""
+    """Return the first `length` hexadecimal digits of a SHA-256."""
     return hashlib.sha256(data).hexdigest()[:length]
 
 
@@ -56,7 +56,7 @@ def replacing(path: PathLike, within: Path | None = None) -> Iterator[Path]:
         raise IsADirectoryError(f"{str(target)!r} is a directory, expected a file to write")
     if not target.parent.is_dir():
         raise FileNotFoundError(f"no directory {str(target.parent)!r} to write {target.name!r} in")
-    # Not tempfile: its files ignore the umask. The name of the target may be as long as names can.
+    # Not tempfile: its files ignore the umask.
     name = f".{target.stem[:64]}-{secrets.token_hex(8)}{target.suffix}"
     temporary = (within or target.parent) / name
     try:
@@ -99,7 +99,7 @@ def naming(target: Path) -> Iterator[None]:
 
 @contextmanager
 def refused_as(what: str, *errors: type[Exception]) -> Iterator[None]:
-    """Turn errors of these types into a ValueError that says what is wrong, and why.
+    """Turn errors of these types into a ValueError.
 
     >>> with refused_as("mine.npz: damaged matrices", KeyError):
     ...     {}["mu"]
@@ -113,12 +113,12 @@ def refused_as(what: str, *errors: type[Exception]) -> Iterator[None]:
 
 
 def reason(error: Exception) -> str:
-    """What went wrong, without the name of the file."""
+    """Return the message of an error, without the name of the file."""
     return (isinstance(error, OSError) and error.strerror) or str(error)
 
 
 def utf8(text: str, what: str = "a name") -> str:
-    """Check that UTF-8 can hold a text: OpenCV crashes on others, such as names of some files."""
+    """Check that UTF-8 can hold a text: OpenCV crashes on other names."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
@@ -127,5 +127,5 @@ def utf8(text: str, what: str = "a name") -> str:
 
 
 def printable(text: str) -> str:
-    """One line of text without control characters: the name of a file may hold any."""
+    """Replace control characters and line breaks, which names of files may hold."""
     return "".join(c if c.isprintable() else "?" for c in " ".join(text.split()))

@@ -1,6 +1,6 @@
-"""Photographs: which files are photographs, and their pixels, decoded within limits.
+"""Photographs in folders, and their pixels, decoded within limits.
 
-OpenCV decodes; Pillow, where it is installed, reads the size first, the EXIF data, and HEIC.
+OpenCV decodes; Pillow, if installed, reads the size first, the EXIF data, and HEIC.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import io
 import os
 import warnings
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,40 +30,30 @@ MAX_PIXELS = 2**27
 MAX_IMAGE_BYTES = 2**30
 MAX_SCANS = 100  # of a JPEG: each is a pass over all pixels; cameras and editors make 12 at most
 
-# ----------------------------------------------------------------------------------------- folders
-
 
 class Found(NamedTuple):
-    """The files in a folder and below it.
-
-    photos  the photographs, sorted
-    unread  folders that cannot be read, with why
-    others  how many other files there are of each suffix; hidden ones do not count
-    """
+    """The files in a folder and below it."""
 
     photos: list[Path]
-    unread: dict[Path, str]
-    others: Mapping[str, int]
+    unread: dict[Path, str]  # folder that cannot be read -> reason
+    others: Mapping[str, int]  # suffix -> count of other files
 
 
 def find_photos(folder: PathLike) -> Found:
     """List the files in a folder and below it; links to folders are not followed."""
-    photos: list[Path] = []
-    others: list[Path] = []
     unread: dict[Path, str] = {}
 
     def skip(error: OSError) -> None:
         unread[Path(error.filename)] = reason(error)
 
-    for place, _, files in os.walk(as_folder(folder), onerror=skip):
-        for name in files:
-            path = Path(place, name)
-            if path.is_file():
-                (photos if path.suffix.lower() in PHOTO_SUFFIXES else others).append(path)
-    return Found(sorted(photos), unread, by_suffix(others))
+    tree = os.walk(as_folder(folder), onerror=skip)
+    paths = [path for place, _, names in tree for name in names if (path := Path(place, name))]
+    files = [path for path in paths if path.is_file()]
+    photos = [path for path in files if path.suffix.lower() in PHOTO_SUFFIXES]
+    return Found(sorted(photos), unread, by_suffix(set(files) - set(photos)))
 
 
-def by_suffix(paths: list[Path]) -> dict[str, int]:
+def by_suffix(paths: Iterable[Path]) -> dict[str, int]:
     """Count files by suffix, the most frequent first; hidden files do not count.
 
     >>> by_suffix([Path("a.MOV"), Path("b.mov"), Path("notes"), Path(".hidden")])
@@ -74,7 +64,7 @@ def by_suffix(paths: list[Path]) -> dict[str, int]:
 
 
 def say_others(others: Mapping[str, int]) -> str:
-    """The files of a folder that are not read, in one line; empty if there are none.
+    """Format the counts of files that are not read.
 
     >>> say_others({".mov": 2, "": 1})
     '3 other files are not read: 2 .mov, 1 without a suffix'
@@ -87,10 +77,7 @@ def say_others(others: Mapping[str, int]) -> str:
 
 
 def list_photos(folder: PathLike) -> list[Path]:
-    """Photographs in a folder and below it, sorted; ValueError if there is none.
-
-    A folder below it that cannot be read is skipped with a warning that names it.
-    """
+    """List the photographs in a folder and below it; warn of folders that cannot be read."""
     content = find_photos(folder)
     for place, why in content.unread.items():
         warnings.warn(f"folder skipped: {place}: {why}", stacklevel=2)
@@ -104,7 +91,7 @@ def list_photos(folder: PathLike) -> list[Path]:
 
 
 def read_or_skip(path: Path) -> NDArray[np.uint8] | None:
-    """An 8-bit gray image (H, W); None, with a warning that names it, if it cannot be read."""
+    """Read an 8-bit gray image (H, W); None, with a warning, if it cannot be read."""
     try:
         return to_8bit(read_gray(path))
     except (ValueError, OSError) as error:
@@ -112,11 +99,8 @@ def read_or_skip(path: Path) -> NDArray[np.uint8] | None:
         return None
 
 
-# ------------------------------------------------------------------------------------------ pixels
-
-
 def reduced(image: NDArray[Any], max_size: int | None) -> NDArray[Any]:
-    """The image with its longer side at most `max_size`; None: as it is."""
+    """Reduce the longer side of an image to at most `max_size`, unless it is None."""
     height, width = image.shape[:2]
     if max_size is None or max(height, width) <= max_size:
         return image
@@ -128,8 +112,7 @@ def reduced(image: NDArray[Any], max_size: int | None) -> NDArray[Any]:
 def read_gray(path: PathLike) -> NDArray[Any]:
     """Read an image file as one gray plane (H, W): uint8, or float32 for 16 bits and more.
 
-    The EXIF orientation is not applied, as COLMAP does not apply it either: keypoints are in the
-    pixel grid of the file.
+    As in COLMAP, the EXIF orientation is not applied: keypoints are in the pixel grid of the file.
     """
     data = read_image_bytes(path)
     if is_heif(data):
@@ -177,7 +160,7 @@ def read_image_bytes(path: PathLike) -> bytes:
 
 
 def pillow_image(path: PathLike, data: bytes) -> Any:
-    """A Pillow image whose header is read and whose pixels are not; None if Pillow cannot."""
+    """Open an image in Pillow without decoding it; None if Pillow cannot."""
     try:
         from PIL import Image
     except ImportError:
@@ -186,27 +169,22 @@ def pillow_image(path: PathLike, data: bytes) -> Any:
         return Image.open(io.BytesIO(data))
     except Image.DecompressionBombError as error:
         raise ValueError(f"{os.fspath(path)}: {error}") from error
-    except Exception:  # whatever its plugins raise for a damaged header: OpenCV decides
+    except Exception:  # its plugins raise many types
         return None
 
 
 def is_heif(data: bytes) -> bool:
-    """Whether the bytes of a file are those of an HEIC or AVIF image."""
     return data[4:8] == b"ftyp" and data[8:12] in HEIF_BRANDS
 
 
 def open_heif(path: PathLike, data: bytes) -> Any:
-    """A loaded Pillow image of the bytes of an HEIC file."""
+    """Decode the bytes of an HEIC file in Pillow."""
     path = Path(path)
     try:
         from PIL import Image
         from pillow_heif import register_heif_opener
     except ImportError as error:
-        raise ValueError(
-            f"{path} is an HEIC photograph: pip install pillow-heif, or convert it "
-            f"(heif-convert {path.name} {path.stem}.jpg; on a Mac: "
-            f"sips -s format jpeg {path.name} --out {path.stem}.jpg)"
-        ) from error
+        raise ValueError(f"{path} is an HEIC photograph: pip install pillow-heif") from error
     register_heif_opener()
     errors = (EOFError, RuntimeError, SyntaxError, ValueError, OSError)
     with refused_as(f"{path} cannot be decoded", *errors, Image.DecompressionBombError):

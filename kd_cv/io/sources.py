@@ -1,4 +1,4 @@
-"""An image as people hold one: an array, a path, a PIL image, a torch tensor."""
+"""Images of arrays, paths, PIL images and torch tensors."""
 
 from __future__ import annotations
 
@@ -24,18 +24,14 @@ FILM_MM = 36.0
 
 @dataclass(frozen=True)
 class Source:
-    """An image and what is known of its camera.
+    """An image and its focal length."""
 
-    pixels           as `as_gray` takes them: (H, W), BGR or BGRA
-    focal_in_widths  focal length in longer sides of the image, from EXIF; None without it
-    """
-
-    pixels: Any
-    focal_in_widths: float | None = None
+    pixels: Any  # (H, W), BGR or BGRA
+    focal_in_widths: float | None = None  # in longer sides of the image, from EXIF
 
 
 def as_source(image: Any, name: str = "image") -> Source:
-    """The image of an array, a path, a PIL image or a torch tensor (C, H, W), RGB.
+    """Read an image from an array, a path, a PIL image or a torch tensor (C, H, W), RGB.
 
     >>> as_source(np.zeros((40, 60, 3), np.uint8)).pixels.shape
     (40, 60, 3)
@@ -68,7 +64,7 @@ def read_source(path: PathLike) -> Source:
 
 
 def focal_in_widths(image: Any) -> float | None:
-    """Focal length of a Pillow image in its longer sides, if its EXIF data says it, or None."""
+    """Return the focal length of a Pillow image in its longer sides, from EXIF, or None."""
     try:
         tags = image.getexif().get_ifd(EXIF_DIRECTORY)
         film = float(tags.get(FOCAL_LENGTH_35MM, 0))
@@ -76,7 +72,7 @@ def focal_in_widths(image: Any) -> float | None:
             return film / FILM_MM
         per_mm = float(tags.get(PLANE_RESOLUTION, 0)) / UNITS_MM[tags.get(PLANE_UNIT, 2)]
         focal = float(tags.get(FOCAL_LENGTH, 0)) * per_mm / float(tags.get(PIXEL_WIDTH, 0))
-    except Exception:  # whatever Pillow raises for damaged tags, or these for their values
+    except Exception:  # Pillow raises many types for damaged tags
         return None
     return focal if 0.01 <= focal <= 1000 else None
 
@@ -94,7 +90,7 @@ def _from_pillow(image: Any) -> Source:
 
 
 def _from_tensor(tensor: Any, name: str) -> NDArray[Any]:
-    """(C, H, W) RGB, (1, C, H, W) or (H, W) as (H, W, C) BGR or (H, W)."""
+    """Convert (C, H, W) RGB, (1, C, H, W) or (H, W) to (H, W, C) BGR or (H, W)."""
     array = tensor.detach().cpu()
     array = (array.float() if array.is_floating_point() else array).numpy()
     if array.ndim == 4 and len(array) == 1:

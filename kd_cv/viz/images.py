@@ -23,7 +23,7 @@ from kd_cv.io.images import reduced
 from kd_cv.keypoints import from_keypoints
 from kd_cv.types import Float64
 from kd_cv.viz.palette import INLIER, OUTLIER, SKY, YELLOW
-from kd_cv.viz.style import Axes, bare, plt, style, titled
+from kd_cv.viz.style import Axes, bare, plt, style
 
 # After `style`, which says what to install where there is no Matplotlib.
 # isort: split
@@ -44,14 +44,12 @@ def plot_images(
     axes: Any = None,
     height: float = 3.2,
 ) -> NDArray[Any]:
-    """Images side by side, BGR as OpenCV has them, or gray: an array of axes, one an image.
+    """Plot images, BGR or gray, side by side; return an array of their axes.
 
-    axes: where to draw; a new figure of `height` inches, or less for wide images, if not given.
+    axes: by default those of a new figure of `height` inches, or less for wide images.
     """
     if not len(images):
         raise ValueError("there are no images to plot")
-    if titles is not None and len(titles) != len(images):
-        raise ValueError(f"{len(images)} images need as many titles, got {len(titles)}")
     if axes is None:
         ratios = [image.shape[1] / image.shape[0] for image in images]
         height = min(height, MAX_WIDTH / sum(ratios))
@@ -60,15 +58,14 @@ def plot_images(
             1, len(images), figsize=figsize, width_ratios=ratios, squeeze=False, layout="compressed"
         )
     flat = np.ravel(np.asarray(axes, dtype=object))
-    if len(flat) != len(images):
-        raise ValueError(f"{len(images)} images need as many axes, got {len(flat)}")
     for ax, image, title in zip(flat, images, titles or [""] * len(images), strict=True):
-        _show(titled(bare(ax), title), np.asarray(image))
+        bare(ax).set_title(title)
+        _show(ax, np.asarray(image))
     return flat
 
 
 def _show(ax: Axes, image: NDArray[Any]) -> None:
-    """One image, in its own pixel coordinates."""
+    """Show an image in its own pixel coordinates."""
     height, width = image.shape[:2]
     extent = (-0.5, width - 0.5, height - 0.5, -0.5)
     image = reduced(image, MAX_SIDE)
@@ -91,10 +88,9 @@ def plot_keypoints(
     magnification: float = 1.0,
     label: str | None = None,
 ) -> Axes:
-    """Circles of the keypoints' size, with a radius at their angle.
+    """Draw circles of the keypoints' size times `magnification`, with a radius at their angle.
 
-    keypoints: cv2.KeyPoint, or frames (N, 4). magnification enlarges the circles, 1 being the
-    keypoint itself.
+    keypoints: cv2.KeyPoint, or frames (N, 4).
     """
     frames = _as_frames(keypoints)
     x, y, size, angle = frames.T
@@ -115,7 +111,7 @@ def plot_keypoints(
 
 @style()
 def plot_frame(ax: Axes, keypoint: Any, *, magnification: float) -> Axes:
-    """The square that the patch of a keypoint is cut from, a tick at its angle."""
+    """Draw the square of the patch of a keypoint, with a tick at its angle."""
     frame = _as_frames(keypoint)[0]
     centre, size, turn = frame[:2], frame[2], radians(frame[3:])[0]
     along = magnification * size / 2 * np.array([np.cos(turn), np.sin(turn)])
@@ -137,7 +133,7 @@ def _as_frames(keypoints: Any) -> NDArray[np.float64]:
 
 
 class _Links(LineCollection):
-    """Lines from points of one axes to points of another, wherever these are when it is drawn."""
+    """Lines between points of two axes, placed when the figure is drawn."""
 
     def __init__(
         self, ax0: Axes, ax1: Axes, points0: Float64, points1: Float64, **settings: Any
@@ -164,17 +160,17 @@ def plot_matches(
     alpha: float = 0.9,
     legend: bool = True,
 ) -> tuple[Axes, Axes]:
-    """Lines from points (M, 2) of one image to points (M, 2) of another.
+    """Draw lines from points (M, 2) of one image to points (M, 2) of another.
 
-    inliers (M,): true for matches that are drawn as right, in blue; the others are drawn first,
-    thinner, in vermilion. Without it all are drawn as right, and there is no legend.
+    inliers (M,): blue if true, all by default; the others are drawn below, in vermilion.
     """
     points0, points1 = (np.asarray(p, np.float64).reshape(-1, 2) for p in (points0, points1))
-    if len(points0) != len(points1):
-        raise ValueError(f"got {len(points0)} points in one image, {len(points1)} in the other")
     right = np.ones(len(points0), bool) if inliers is None else np.asarray(inliers, bool)
-    if right.shape != (len(points0),):
-        raise ValueError(f"inliers must have shape ({len(points0)},), got {right.shape}")
+    if not len(points0) == len(points1) == len(right):
+        raise ValueError(
+            f"got {len(points0)} points in one image, {len(points1)} in the other, "
+            f"{len(right)} inliers"
+        )
     kinds = ((~right, OUTLIER, 0.75), (right, INLIER, 1.0))
     for zorder, (chosen, color, factor) in enumerate(kinds, start=5):
         ends, width = (points0[chosen], points1[chosen]), linewidth * factor

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from kd_cv.explain import Array, Explanation, Pixel, heat_limit
 from kd_cv.viz.palette import VERMILION, diverging_colors
-from kd_cv.viz.style import Axes, bare, framed, plt, style, titled
+from kd_cv.viz.style import Axes, bare, framed, plt, style
 
 # After `style`, which says what to install where there is no Matplotlib.
 # isort: split
@@ -24,29 +24,31 @@ LEVELS = 10  # isocontours of a patch map, as in the paper
 
 @style()
 def plot_patch(ax: Axes, patch: NDArray[Any], title: str | None = None) -> Axes:
-    """A patch (P, P) in gray, from its darkest to its brightest pixel."""
+    """Plot a patch (P, P) in gray, from its darkest to its brightest pixel."""
     ax.imshow(patch, cmap="gray")
-    return titled(bare(ax), title)
+    bare(ax).set_title(title or "")
+    return ax
 
 
 @style()
 def plot_heatmap(
     ax: Axes, heat: Array, *, limit: float | None = None, title: str | None = None
 ) -> Axes:
-    """A heat map (P, P): vermilion speaks for the match, blue against it.
+    """Plot a heat map (P, P): vermilion speaks for the match, blue against it.
 
     limit: the magnitude of the strongest colour, by default that of the map itself.
     """
     limit = heat_limit(heat) if limit is None else limit
     ax.imshow(heat, cmap=DIVERGING, vmin=-limit, vmax=limit)
-    return titled(framed(ax), title)
+    framed(ax).set_title(title or "")
+    return ax
 
 
 @style()
 def plot_patch_map(
     ax: Axes, values: Array, pixel: Pixel | None = None, *, title: str | None = None
 ) -> Axes:
-    """A patch map (P, P) with ten isocontours between its ends, and a cross at pixel (x, y)."""
+    """Plot a patch map (P, P) with ten isocontours, and a cross at pixel (x, y)."""
     low, high = float(values.min()), float(values.max())
     edges = np.linspace(low, high if high > low else low + 1.0, LEVELS + 2)
     ax.contourf(values, levels=edges, cmap=SEQUENTIAL)
@@ -58,16 +60,17 @@ def plot_patch_map(
     if pixel is not None:
         ax.plot(*pixel, "x", color="white", markersize=6, markeredgewidth=2.4)
         ax.plot(*pixel, "x", color=VERMILION, markersize=5, markeredgewidth=1.2)
-    return titled(framed(ax), title)
+    framed(ax).set_title(title or "")
+    return ax
 
 
 @style()
 def plot_explanation(
     explanation: Explanation, *, titles: Sequence[str] = ("", ""), figure: Any = None
 ) -> NDArray[Any]:
-    """Both patches and their heat maps, one row an image: axes (2, 1 + number of heat maps).
+    """Plot both patches and their heat maps; return axes (2, 1 + number of heat maps).
 
-    figure: an empty figure or subfigure to draw in; a new one if not given.
+    figure: an empty figure or subfigure; a new one by default.
     """
     names = list(explanation.similarities)
     columns = 1 + len(names)
@@ -88,7 +91,7 @@ def plot_explanation(
 
 @style()
 def add_heat_key(figure: Any, axes: Any) -> None:
-    """One colour bar for heat maps that are each drawn up to their own limit."""
+    """Add one colour bar for heat maps of different limits."""
     scale = ScalarMappable(Normalize(-1, 1), DIVERGING)
     bar = figure.colorbar(scale, ax=axes, shrink=0.6, aspect=25, pad=0.02)
     bar.set_ticks([-1, 0, 1], labels=["against", "neutral", "for the\nmatch"])

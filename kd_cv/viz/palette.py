@@ -1,4 +1,4 @@
-"""The colours of every picture: those of Okabe and Ito, which colour-blind people can tell apart.
+"""The colours of all pictures: those of Okabe and Ito, for colour-blind people too.
 
 >>> bgr(VERMILION)
 (0, 94, 213)
@@ -17,35 +17,32 @@ BLACK, ORANGE, SKY, GREEN = "#000000", "#e69f00", "#56b4e9", "#009e73"
 YELLOW, BLUE, VERMILION, PURPLE = "#f0e442", "#0072b2", "#d55e00", "#cc79a7"
 GRAY, PALE, INK, PAPER = "#7f7f7f", "#bebebe", "#23282d", "#ffffff"
 
-# What they mean in a picture of matches.
-INLIER, OUTLIER, KEYPOINT, OUTLINE = SKY, VERMILION, PALE, YELLOW
+INLIER, OUTLIER, KEYPOINT, OUTLINE = SKY, VERMILION, PALE, YELLOW  # in pictures of matches
 
-# Of a heat map: blue speaks against a match, white is neutral, vermilion speaks for it. The ends
-# are darkened, so that the strength is seen in the lightness too.
+# Of heat maps: blue is against a match, vermilion for it. The ends are darkened.
 DIVERGING = ("#00243f", BLUE, "#f7f7f7", VERMILION, "#4a1a00")
 
 
 def rgb(color: str) -> Color:
-    """Red, green and blue, 0..255, of a colour "#rrggbb"."""
+    """Convert "#rrggbb" to red, green and blue, 0..255."""
     red, green, blue = (int(color[i : i + 2], 16) for i in (1, 3, 5))
     return red, green, blue
 
 
 def bgr(color: str) -> Color:
-    """The same in OpenCV's order."""
+    """Convert "#rrggbb" to OpenCV's order."""
     return rgb(color)[::-1]
 
 
 def hexadecimal(color: NDArray[np.float64]) -> str:
-    """A colour, RGB 0..1, as "#rrggbb"."""
+    """Convert RGB 0..1 to "#rrggbb"."""
     return "#" + "".join(f"{round(255 * float(value)):02x}" for value in color)
 
 
 @lru_cache(maxsize=1)
 def diverging_colors() -> NDArray[np.float64]:
-    """256 colours (256, 3), RGB 0..1, the middle being zero."""
+    """Return 256 colours (256, 3), RGB 0..1, zero in the middle, mixed in CIELAB."""
     stops = np.array([rgb(color) for color in DIVERGING], np.float32) / 255
-    # Mixed in CIELAB, so that equal steps look equal.
     lab = cv2.cvtColor(stops[None], cv2.COLOR_RGB2Lab)[0]
     t, places = np.linspace(0, 1, 256), np.linspace(0, 1, len(stops))
     mixed = np.stack([np.interp(t, places, lab[:, i]) for i in range(3)], axis=1)
@@ -54,5 +51,5 @@ def diverging_colors() -> NDArray[np.float64]:
 
 
 def heat_levels(heat: NDArray[Any]) -> NDArray[np.uint8]:
-    """Values from -1 to 1 as numbers of `diverging_colors`; what lies beyond takes the last."""
+    """Convert values from -1 to 1 to indices of `diverging_colors`."""
     return np.clip(np.rint(127.5 * (1 + heat)), 0, 255).astype(np.uint8)

@@ -24,7 +24,7 @@ try:
 except ImportError as error:
     raise ImportError("pictures need matplotlib: pip install kd-cv[cli]") from error
 
-__all__ = ["Axes", "Figure", "bare", "figure_of", "framed", "plt", "save_plot", "style", "titled"]
+__all__ = ["Axes", "Figure", "bare", "figure_of", "framed", "plt", "save_plot", "style"]
 
 DPI = 150
 
@@ -59,9 +59,8 @@ STYLE: dict[Any, Any] = {
 
 @contextmanager
 def style() -> Iterator[None]:
-    """The look of kd_cv's figures, for the length of a block or of a function."""
-    # Only these settings are put back, unlike by rc_context: a notebook's backend turns interactive
-    # mode on with the first figure, and must not lose it.
+    """Use the look of kd_cv's figures in a block or a function."""
+    # Not rc_context, which would turn off the interactive mode of a notebook's backend.
     before = {key: mpl.rcParams[key] for key in STYLE}
     mpl.rcParams.update(STYLE)
     try:
@@ -80,26 +79,19 @@ def save_plot(path: str | os.PathLike[str], target: Figure | Axes | NDArray[Any]
 
 
 def figure_of(target: Figure | Axes | NDArray[Any]) -> Figure:
-    """The figure that a figure, axes or an array of axes belongs to."""
+    """Return the figure of a figure, axes or an array of axes."""
     return np.ravel(np.asarray(target, object))[0].get_figure(root=True)
 
 
 def bare(ax: Axes) -> Axes:
-    """Without ticks and frame."""
+    """Remove ticks and frame."""
     ax.set(xticks=[], yticks=[])
     ax.spines[:].set_visible(False)
     return ax
 
 
 def framed(ax: Axes) -> Axes:
-    """Without ticks, in a thin frame."""
+    """Remove ticks, and draw a thin frame."""
     ax.set(xticks=[], yticks=[])
     ax.spines[:].set(visible=True, linewidth=0.4, color=GRAY)
-    return ax
-
-
-def titled(ax: Axes, title: str | None) -> Axes:
-    """With a title, if there is one."""
-    if title is not None:
-        ax.set_title(title)
     return ax

@@ -1,16 +1,12 @@
-"""W_M: a mean and a matrix that are trained, from W_S on.
+"""W_M: a mean and a matrix, trained from W_S on.
 
-W_S asks that matching pairs be close on average. What decides a match is the nearest descriptor
-that does not match; so W_M lowers, over matching pairs (a, b) of one scene, the triplet loss
+W_M lowers, over matching pairs (a, b) of one scene, the triplet loss
 
     max(0, 1 + d(a, b) - min over the other pairs (a', b') of d(a, b'), d(a', b))        [hardest]
 
-with d the distance of the projected, normalised descriptors (Mishchuk et al., 2017). Pairs of one
-draw show different points, all of one scene, which is what a descriptor has to tell apart; scenes
-take turns, so that each counts the same. How many steps are taken is decided by every fifth scene,
-left out of a first training: as many as were best on those. It may be none; W_M is W_S then.
-
-The gradient is written out: a projection has so few parameters that nothing else is needed.
+with d the distance of the projected, normalised descriptors (Mishchuk et al., 2017). Scenes take
+turns. A first training without every fifth scene finds the number of steps with the lowest loss on
+those scenes; it may be 0, and W_M is W_S then.
 """
 
 from __future__ import annotations
@@ -40,16 +36,10 @@ _DECAY1, _DECAY2 = 0.9, 0.999  # of Adam's moments
 
 @dataclass(frozen=True)
 class Sample:
-    """Descriptors of one scene, X (N, D), and the points (N,) that they show."""
+    """Descriptors of one scene, X (N, D), and their points (N,)."""
 
     X: NDArray[np.float32]
     points: NDArray[np.int64]
-
-    def __post_init__(self) -> None:
-        if self.X.ndim != 2 or self.points.shape != (len(self.X),):
-            raise ValueError(
-                f"expected X (N, D) and points (N,), got {self.X.shape} and {self.points.shape}"
-            )
 
 
 def train(
@@ -62,10 +52,10 @@ def train(
     seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> tuple[Array, Array]:
-    """Mean (D,) and matrix (D, dim), trained from mu (D,) and the first columns of A (D, K).
+    """Train a mean (D,) and a matrix (D, dim) from mu (D,) and the first columns of A (D, K).
 
-    The new columns are combinations of all K >= dim columns of A. progress(step, steps) is called
-    after each step. The same samples and seed give the same result on the same machine.
+    The new columns combine all K >= dim columns of A. progress(step, steps) is called after each
+    step. The same samples and seed give the same result on the same machine.
     """
     as_int(steps, "steps")
     as_int(dim, "dim", 1, A.shape[1])
@@ -97,7 +87,7 @@ def train(
         if progress:
             progress(step, 2 * steps)
     enough = min(losses, key=lambda step: losses[step])
-    for step, M, c in descend(scenes):  # noqa: B007  (what they are at the end)
+    for step, M, c in descend(scenes):  # noqa: B007  (used after the loop)
         if progress:
             progress(steps + step, 2 * steps)
         if step == enough:
@@ -107,14 +97,14 @@ def train(
 
 
 def moved_mean(mu: Array, A: Array, c: Array) -> Array:
-    """The nearest mean mu' (D,) to mu with A^T (v - mu) - c = A^T (v - mu')."""
+    """Return the nearest mean mu' (D,) to mu with A^T (v - mu) - c = A^T (v - mu')."""
     return mu + A @ np.linalg.solve(A.T @ A, c)
 
 
 def hardest(a: Array, b: Array, M: Array, c: Array) -> tuple[float, tuple[Array, Array]]:
-    """The loss of matching rows a, b (n, K) under y = (x M - c) / |x M - c|, and its gradients.
+    """Compute the mean loss of pairs a, b (n, K) under y = (x M - c) / |x M - c|, and gradients.
 
-    M (K, dim), c (dim,); the mean over the pairs.
+    M (K, dim), c (dim,).
     """
     n = len(a)
     x = np.concatenate([a, b])
@@ -127,7 +117,7 @@ def hardest(a: Array, b: Array, M: Array, c: Array) -> tuple[float, tuple[Array,
     there, back = similarity.argmax(axis=1), similarity.argmax(axis=0)
     pair = np.arange(n)
     by_row = similarity[pair, there] >= similarity[back, pair]
-    # The nearest wrong pair of each: rows of y.
+    # The nearest wrong pair of each, as indices of y.
     first = np.where(by_row, pair, back)
     second = np.where(by_row, there, pair)
     d_match, d_wrong = (
@@ -140,7 +130,7 @@ def hardest(a: Array, b: Array, M: Array, c: Array) -> tuple[float, tuple[Array,
     gradient = np.concatenate([-down * y[n:], -down * y[:n]])
     np.add.at(gradient, first, up * y[n + second])
     np.add.at(gradient, n + second, up * y[first])
-    # Through the normalisation: what is along y is lost.
+    # Through the normalisation, which removes the component along y.
     gradient -= y * (y * gradient).sum(axis=1, keepdims=True)
     gradient /= norm
     loss = float(np.maximum(excess, 0).mean())
@@ -157,7 +147,7 @@ def _adam(parameter: Array, gradient: Array, moment: Pair, rate: Any, step: int)
 
 
 class _Points:
-    """The points of a sample that were seen twice or more; its rows as A^T (x - mu)."""
+    """The points of a sample that were seen twice or more; its descriptors as A^T (x - mu)."""
 
     def __init__(self, sample: Sample, mu: Array, A: Array) -> None:
         self._order = np.argsort(sample.points, kind="stable")
@@ -165,28 +155,29 @@ class _Points:
             sample.points[self._order], return_index=True, return_counts=True
         )
         self._start, self._count = start[count >= 2], count[count >= 2]
-        self._rows = (sample.X - mu.astype(np.float32)) @ A.astype(np.float32)
+        self._projected = (sample.X - mu.astype(np.float32)) @ A.astype(np.float32)
 
     def __len__(self) -> int:
         return len(self._start)
 
     def part(self, chosen: Array) -> _Points:
-        """Some of the points, by a mask."""
+        """Select points by a mask."""
         points = copy.copy(self)
         points._start, points._count = self._start[chosen], self._count[chosen]
         return points
 
     def draw(self, rng: np.random.Generator) -> Pair:
-        """Two different rows of each of PAIRS points, or of all there are."""
+        """Draw two different descriptors of each of at most PAIRS points."""
         points = rng.permutation(len(self))[:PAIRS]
         start, count = self._start[points], self._count[points]
         first = rng.integers(count)
         second = (first + rng.integers(1, count)) % count
-        return self._rows[self._order[start + first]], self._rows[self._order[start + second]]
+        first, second = self._order[start + first], self._order[start + second]
+        return self._projected[first], self._projected[second]
 
 
 def _split(scenes: Sequence[_Points]) -> tuple[list[_Points], list[_Points]]:
-    """Scenes to train on and scenes left out; of a single scene, every fifth point is left out."""
+    """Leave out every fifth scene; of a single scene, every fifth point."""
     if len(scenes) == 1:
         out = np.arange(len(scenes[0])) % LEFT_OUT == LEFT_OUT - 1
         parts = scenes[0].part(~out), scenes[0].part(out)
@@ -196,7 +187,6 @@ def _split(scenes: Sequence[_Points]) -> tuple[list[_Points], list[_Points]]:
 
 
 def _in_turn(scenes: Sequence[_Points], rng: np.random.Generator) -> Iterator[_Points]:
-    """All scenes, in random order, again and again."""
     while True:
         for index in rng.permutation(len(scenes)):
             yield scenes[index]

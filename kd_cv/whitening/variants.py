@@ -17,8 +17,6 @@ variant     A                                                       paper
 
 with U = eig(C), lam its eigenvalues in descending order (for W_US divided by the largest), and
 beta = lam_i. Indices of eigenvalues (``beta_index``, ``shrink_index``) count from 1.
-
-Everything is fitted in float64.
 """
 
 import numpy as np
@@ -59,10 +57,9 @@ def variant_name(name: str) -> str:
 
 
 def eig(C: ArrayLike) -> tuple[Float64, Float64]:
-    """Eigenvectors U (D, D), in columns, and eigenvalues lam (D,) of a covariance, descending.
+    """Compute eigenvectors U (D, D), in columns, and eigenvalues lam (D,), descending.
 
-    The largest component of each eigenvector is positive, so that a fit can be repeated;
-    eigenvalues below FLOOR * lam[0] (a rank-deficient C) are raised to it.
+    The largest component of each eigenvector is positive; eigenvalues are at least FLOOR * lam[0].
     """
     C = np.asarray(C, np.float64)
     if C.ndim != 2 or C.shape[0] != C.shape[1] or C.shape[0] == 0:
@@ -78,7 +75,7 @@ def eig(C: ArrayLike) -> tuple[Float64, Float64]:
 
 
 def attenuation(lam: ArrayLike, t: float = ATTENUATION) -> Float64:
-    """Column scales lam^(-t/2) of W_UA: t = 1 whitens, t = 0 only rotates."""
+    """Compute the column scales lam^(-t/2) of W_UA: t = 1 whitens, t = 0 only rotates."""
     return np.asarray(lam, np.float64) ** (-_in_unit_interval(t) / 2)
 
 
@@ -89,7 +86,7 @@ def _in_unit_interval(t: float) -> float:
 
 
 def shrinkage(lam: ArrayLike, beta_index: int = BETA_INDEX) -> Float64:
-    """Column scales ((1 - beta) lam + beta)^(-1/2) of W_US with beta = lam_i, i counted from 1.
+    """Compute the column scales ((1 - beta) lam + beta)^(-1/2) of W_US with beta = lam_i.
 
     lam (D,) is a spectrum normalised to a maximum of 1.
     """
@@ -105,7 +102,7 @@ def supervised(
     dim: int | None = None,
     t: float = 1.0,
 ) -> Float64:
-    """W_S: A (D, dim) = C_M^-1/2 eig(C_M^-1/2 C C_M^-1/2).
+    """Compute W_S: A (D, dim) = C_M^-1/2 eig(C_M^-1/2 C C_M^-1/2).
 
     Beyond the paper, C_M can be regularised as C is for the unsupervised variants: shrink_index
     first replaces it, normalised to a largest eigenvalue of 1, by (1 - beta) C_M + beta I with beta
@@ -117,9 +114,8 @@ def supervised(
         raise ValueError(f"C and C_M must both be (D, D), got {C.shape} and {C_M.shape}")
     if not C_M.any():
         raise ValueError("the matching pairs are identical: there is no intra-class covariance")
-    # The paper's appendix proves that W_S absorbs any weights of the dimensions. So the weights are
-    # chosen for accuracy: a C_M of unit diagonal, which also makes FLOOR mean the same for all of
-    # them. Regularisation is not invariant to weights; it acts on the dimensions as they are.
+    # W_S absorbs any weights of the dimensions (the paper's appendix). A C_M of unit diagonal is
+    # accurate, and makes FLOOR mean the same for all. Regularisation depends on weights: none then.
     weights = np.ones(len(C))
     if shrink_index is None and t == 1:
         diagonal = np.diag(C_M)
@@ -136,10 +132,9 @@ def supervised(
 
 
 def shrink_index(pairs: int, dim: int) -> int | None:
-    """Which eigenvalue of C_M shrinks it: i = D n / (n + 2 D) for n pairs; None if that is D.
+    """Choose the eigenvalue of C_M that shrinks it: i = D n / (n + 2 D) for n pairs; None for D.
 
     The smallest eigenvalues of a C_M of few pairs are too small by chance, and W_S divides by them.
-    With twice as many pairs as dimensions the smaller half is not believed; with many, all are.
 
     >>> [shrink_index(n, 238) for n in (238, 476, 2380, 250_000)]
     [79, 119, 198, None]
