@@ -161,7 +161,7 @@ class Settings:
         """Length of a descriptor."""
         return self.projection.dim if self.projection else self.spec.dim
 
-    @property
+    @cached_property
     def side(self) -> float:
         """Side of a patch, in sizes of its frame."""
         return MAGNIFICATION if self.magnification is None else self.magnification

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Any, TypeVar
 
 from kd_cv.checks import as_float, as_int
@@ -52,7 +53,7 @@ class DoGSettings:
         """All that decides the keypoints, as JSON can hold it."""
         return {"detector": "dog", **asdict(self), "contrastThreshold": self.contrast}
 
-    @property
+    @cached_property
     def space(self) -> ScaleSpace:
         """What is searched, and for what."""
         contrast, faint = self.contrast, None

@@ -220,7 +220,7 @@ class KDFeature(nn.Module):
         for b, plane in enumerate(planes.contiguous().numpy()):
             where = None if mask is None else mask[b].to(torch.uint8).numpy()
             features = extractor.extract(plane, where)
-            arrays = frames, responses, descriptors, views
+            arrays: tuple[Any, ...] = frames, responses, descriptors, views
             for padded, values in zip(arrays, features, strict=True):
                 padded[b, : len(values)] = values
         lafs, strengths = as_lafs(torch.from_numpy(frames), torch.from_numpy(responses))

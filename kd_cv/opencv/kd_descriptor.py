@@ -177,7 +177,8 @@ class KDDescriptor(SIFTLike):
         of_detector = {name: changes.pop(name) for name in named}
         if of_detector:
             changed._detection = replace(self.detection, **of_detector)
-        changed._extractor = Extractor(replace(self.settings, **changes), changed.detection)
+        if changes:  # else the matrices need not be looked up again
+            changed._extractor = Extractor(replace(self.settings, **changes), changed.detection)
         return changed
 
     def descriptorSize(self) -> int:
