@@ -15,7 +15,11 @@ pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
 DEMOS = [path for path in sorted((ROOT / "demos").glob("*.py")) if path.stem != "photographs"]
-DRAWING = [path for path in DEMOS if path.stem != "onnx_pipeline"]  # which takes an exported file
+DRAWING = [
+    pytest.param(demo, marks=pytest.mark.nightly if demo.stem == "finetune_whitening" else ())
+    for demo in DEMOS
+    if demo.stem != "onnx_pipeline"  # which takes an exported file
+]
 #: What a demo needs beyond the core and scikit-image.
 NEEDS = {"kornia_pipeline": "kornia", "finetune_whitening": "kornia", "retrieval": "faiss"}
 
@@ -26,7 +30,7 @@ def run(script, *arguments, cwd):
     )
 
 
-@pytest.mark.parametrize("demo", DRAWING, ids=lambda path: path.stem)
+@pytest.mark.parametrize("demo", DRAWING, ids=lambda demo: demo.stem)
 def test_demo_draws_a_picture(demo, tmp_path):
     if demo.stem in NEEDS:
         pytest.importorskip(NEEDS[demo.stem])

@@ -52,7 +52,7 @@ def test_a_wrong_setting_is_named(name, value, error, words):
 
 
 WRONG_OPTIONS = {
-    "max_keypoints": [0, -1, 1.5, "3", True, np.nan], "ratio": [0, -1, 2, "x", None, np.nan],
+    "max_keypoints": [0, -1, 1.5, "3", True, np.nan], "ratio": [0, -1, 2, "x", np.nan],
     "threshold": [0, -1, "x", None, np.nan, np.inf, [3]], "detector": [3, "sift"],
     "descriptor": [None, 3, "surf", KDDescriptor, np.zeros(2), []],
 }  # fmt: skip
