@@ -1,7 +1,7 @@
-"""From a gray image to keypoints and descriptors, as arrays: the one way of every interface.
+"""From a gray image to keypoints and descriptors as arrays.
 
 `KDDescriptor`, `KDFeature` on the CPU, `match` and collections call `Extractor` and convert its
-arrays to what they return: cv2.KeyPoint objects, LAFs, HDF5 datasets.
+arrays to cv2.KeyPoint objects, LAFs or HDF5 datasets.
 """
 
 from collections.abc import Sequence
@@ -51,7 +51,6 @@ class Features(NamedTuple):
     views: NDArray[np.int64]
 
     def select(self, kept: Mask) -> "Features":
-        """Return the features where `kept` (N,) is true."""
         return Features(
             self.frames[kept], self.responses[kept], self.descriptors[kept], self.views[kept]
         )
@@ -59,11 +58,11 @@ class Features(NamedTuple):
 
 @dataclass(frozen=True)
 class Extractor:
-    """Detector and descriptor with fixed settings; its constants are computed once.
+    """Detect and describe with fixed settings; constants are computed once.
 
     settings   of the descriptor
     detection  of the detector
-    describer  in place of the one of the settings, for matrices that were trained in a module
+    describer  with matrices that were trained in a module, instead of those of the settings
 
     >>> features = Extractor(detection=DoGSettings(nfeatures=500)).extract(gray)
     >>> features.frames.shape, features.descriptors.shape
@@ -92,13 +91,13 @@ class Extractor:
         return self._detect([view_of(gray, view, mask) for view in range(self.settings.views)])
 
     def _detect(self, seen: list[View], pyramids: list[Pyramid] | None = None) -> Keypoints:
-        """Detect keypoints in each view; merge those that several views repeat."""
+        """Detect keypoints in each view; merge repeated ones."""
         count, several, parts = self.detection.nfeatures, len(seen) > 1, []
-        for view, share in enumerate(count_for(count, len(seen))):
+        for view, limit in enumerate(count_for(count, len(seen))):
             frames, responses = detect(
                 seen[view].image,
                 self.detection.space,
-                count=share,
+                count=limit,
                 mask=seen[view].mask,
                 upright=self.settings.upright,
                 pyramid=pyramids[view] if pyramids else None,
@@ -119,7 +118,7 @@ class Extractor:
     ) -> Descriptors:
         """Describe frames (N, 4) of a gray image: (N, D), zeros where there is no patch.
 
-        views (N,) are those of `detect`; None stands for the image itself.
+        views (N,) are those of `detect`; None means the image itself.
         """
         views = np.zeros(len(frames), np.int64) if views is None else views
         images = [view_of(gray, view).image for view in range(1 + views.max(initial=0))]
@@ -149,13 +148,13 @@ class Extractor:
         return self._encode(self._describer.at_regions(image, self._regions(image.shape, frames)))
 
     def describe_patches(self, patches: NDArray[Any]) -> Descriptors:
-        """Describe patches (N, P, P) that are cut out already, uint8 or float in 0..1: (N, D)."""
+        """Describe patches (N, P, P), uint8 or float in 0..1: (N, D)."""
         return self._encode(self._patch_describer.of_patches(patches))
 
     def patches(
         self, gray: NDArray[Any], frames: Frames, views: NDArray[np.int64] | None = None
     ) -> Array32:
-        """Cut out the patches that are described, at each scale: (N, S, P, P). See `describe`."""
+        """Sample the patches of frames at each scale: (N, S, P, P). See `describe`."""
         frames = upright_frames(frames) if self.settings.upright else frames
         views = np.zeros(len(frames), np.int64) if views is None else views
         size = self.settings.patch_size
@@ -218,9 +217,9 @@ def describe(
 def to_uint8(descriptors: Array32) -> NDArray[np.uint8]:
     """Encode unit descriptors (N, D) as bytes, 128 standing for 0: distances keep their order.
 
-    A component of a unit vector is about 1 / sqrt(D). The byte range covers 7 times that on either
-    side: the first components of whitened vectors are that large, and clipping costs more accuracy
-    than coarser steps. Zero descriptors stay zero.
+    A component of a unit vector is about 1 / sqrt(D); the bytes cover 7 times that on either side,
+    because clipping the large first components of whitened vectors costs more accuracy than coarser
+    steps. Zero descriptors stay zero.
     """
     step = np.float32(18.0 * np.sqrt(descriptors.shape[1]))
     levels = np.clip(np.rint(descriptors * step + 128), 0, 255)

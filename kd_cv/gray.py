@@ -1,4 +1,4 @@
-"""Images as one gray plane: the only place that decides what an image is."""
+"""Convert any image to one gray plane."""
 
 from typing import Any
 
@@ -6,15 +6,14 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-#: Longest side of an image, and of a patch, in pixels: float32, in which OpenCV's keypoints and the
-#: samples of a patch have their positions, tells no more pixels apart.
+#: Longest side of an image, and of a patch, in pixels: float32 positions resolve no more.
 MAX_SIDE = 2**24
-#: Range of the largest value of a float image that is used as it is.
+#: Range of the largest value of a float image that is not rescaled.
 MIN_VALUE, MAX_VALUE = 2.0**-6, 2.0**16
 
 
 def as_gray(image: Any) -> NDArray[Any]:
-    """One-channel image (H, W), C-contiguous: uint8 as it is, all else as float32.
+    """Return the one-channel image (H, W), C-contiguous: uint8 unchanged, all else as float32.
 
     Takes (H, W), (H, W, 1), BGR and BGRA of type uint8, uint16 or float, and cv2.UMat. 16-bit
     values are divided by 65535. Float values may have any range: the descriptor does not depend on
@@ -23,7 +22,7 @@ def as_gray(image: Any) -> NDArray[Any]:
     image = out_of_umat(image)
     if not isinstance(image, np.ndarray):
         raise TypeError(f"an image must be a NumPy array or cv2.UMat, got {type(image).__name__}")
-    image = np.asarray(image)  # the pixels of a masked array too: its mask would hide its NaN
+    image = np.asarray(image)  # a mask would hide NaN
     if image.ndim not in (2, 3) or (image.ndim == 3 and image.shape[2] not in (1, 3, 4)):
         raise ValueError(
             f"an image must have shape (H, W), (H, W, 1), (H, W, 3) or (H, W, 4), got {image.shape}"
@@ -33,7 +32,7 @@ def as_gray(image: Any) -> NDArray[Any]:
     if image.dtype.kind == "u" and image.dtype.itemsize == 2:  # in either byte order
         image = image.astype(np.float32) / np.float32(65535)
     elif image.dtype.kind == "f":
-        with np.errstate(over="ignore"):  # what float32 cannot hold is infinite
+        with np.errstate(over="ignore"):
             image = image.astype(np.float32, copy=False)
         image = _visible(in_range(image, "a float image"))
     elif image.dtype != np.uint8:
@@ -49,7 +48,7 @@ def as_gray(image: Any) -> NDArray[Any]:
 
 
 def out_of_umat(image: Any) -> Any:
-    """The array in a cv2.UMat, (0, 0) if it has no pixels; any other image as it is."""
+    """Return the array of a cv2.UMat, (0, 0) if it is empty; any other image unchanged."""
     if not isinstance(image, cv2.UMat):
         return image
     pixels = image.get()
@@ -57,7 +56,7 @@ def out_of_umat(image: Any) -> Any:
 
 
 def in_range(values: NDArray[np.float32], name: str) -> NDArray[np.float32]:
-    """Finite values, divided by a power of 2 if their squares might leave the range of float32."""
+    """Check for finite values; divide by a power of 2 if their squares might overflow float32."""
     if not values.size:
         return values
     largest = np.maximum(values.max(), -values.min())  # NaN if there is one
@@ -69,7 +68,7 @@ def in_range(values: NDArray[np.float32], name: str) -> NDArray[np.float32]:
 
 
 def _visible(values: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Multiply faint values by a power of 2: below, rounding and texture look the same."""
+    """Multiply faint values by a power of 2: rounding would look like texture."""
     largest = float(np.abs(values).max(initial=0.0))
     if largest >= MIN_VALUE or largest == 0:
         return values
@@ -90,7 +89,7 @@ def as_mask(mask: Any, shape: tuple[int, ...]) -> NDArray[np.uint8] | None:
 
 
 def to_8bit(gray: NDArray[Any]) -> NDArray[np.uint8]:
-    """What an 8-bit detector sees of a gray image; float images count as 0..1 or 0..255."""
+    """Convert a gray image to 8 bits for other detectors; floats count as 0..1 or 0..255."""
     if gray.dtype == np.uint8:
         return gray
     scale = 255.0 if gray.max(initial=0.0) <= 1.0 else 1.0

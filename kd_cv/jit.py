@@ -6,17 +6,16 @@ from typing import Any
 import numba
 from numba import config
 
-# Sums may be reordered and contracted, each in the same way in every call; NaN and infinity keep
-# their meaning.
+# Sums may be reordered and contracted, identically in every call; NaN and infinity stay valid.
 FASTMATH = frozenset({"reassoc", "contract", "nsz", "arcp"})
 
 
 def jit(
     function: Callable[..., Any], fastmath: frozenset[str] = FASTMATH, inline: bool = False
 ) -> Any:
-    """Compile a function when it is first called; keep the code in NUMBA_CACHE_DIR if possible.
+    """Compile a function when it is first called; cache the code on disk if possible.
 
-    inline: into its callers. An array is seven arguments: short calls take as long as their work.
+    inline: into its callers. An array is seven arguments: short calls cost as much as their work.
     """
     options: dict[str, Any] = {
         "nogil": True,

@@ -1,11 +1,11 @@
 """One pool of threads for all calls of a process.
 
-`cv2.setNumThreads` sets how many threads a call uses. The calling thread works too, so a call
+`cv2.setNumThreads` sets the number of threads of a call. The calling thread works too, so a call
 finishes even if the pool is busy or no thread can be started. Compiled code releases the GIL.
 
-A signal handler may raise an exception between any two steps of the main thread, and the locks of
-`ThreadPoolExecutor.submit` would then stay locked. So the main thread hands work over, and waits
-for it, by single calls of C: `SimpleQueue.put`, `lock.acquire`, `start_new_thread`.
+A signal handler may raise an exception between any two steps of the main thread, and would leave
+the locks of `ThreadPoolExecutor.submit` locked. So the main thread hands work over, and waits for
+it, by single calls of C: `SimpleQueue.put`, `lock.acquire`, `start_new_thread`.
 """
 
 import os
@@ -22,7 +22,7 @@ _started = 0  # threads of the pool
 
 
 def thread_count() -> int:
-    """Return the number of threads of a call: as many as OpenCV uses."""
+    """Return the number of threads of a call, OpenCV's."""
     return max(1, cv2.getNumThreads())
 
 
@@ -74,9 +74,9 @@ def in_parallel(jobs: Sequence[int], work: Callable[[int], None]) -> None:
 
 
 class _Helper:
-    """Work for a thread of the pool; `finish` waits for it, or withdraws it if it has not begun.
+    """Work for a thread of the pool.
 
-    So nested calls cannot wait for ever.
+    `finish` waits for it, or takes it back if no thread has begun: nested calls cannot deadlock.
     """
 
     def __init__(self, work: Callable[[], None]) -> None:
@@ -100,7 +100,7 @@ class _Helper:
 
 
 def _start_thread(number: int) -> None:
-    """Start the thread of this number unless it is there, or the process can have no more."""
+    """Start the thread of this number, if it does not run and the process can have more."""
     global _started
     if number >= _started:
         try:

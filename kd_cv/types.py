@@ -1,4 +1,4 @@
-"""Types that the faces of the package share."""
+"""Type aliases and protocols."""
 
 import os
 from collections.abc import Sequence

@@ -1,14 +1,12 @@
-"""Synthetic views: copies of an image as it looks from the side (ASIFT, Morel and Yu 2009).
+"""Synthetic views: the image as seen from the side (ASIFT, Morel and Yu 2009).
 
-A view compresses the image by a tilt t along a direction. A plane that is seen under an angle looks
-like the compressed copy of a plane that is seen from the front, so keypoints of views match where
-round patches of the image itself do not.
+A view compresses the image by a tilt t along a direction, as a plane looks from the side. So
+keypoints of views match where round patches of the image do not.
 
     view pixel = M image pixel,  |det M| = 1 / t
 
-A keypoint of a view is round there, and an ellipse in the image. Interfaces that hold circles get
-its centre, the diameter of the circle of the same area and the direction of its angle, and the
-number of the view: with it the patch is found again.
+A keypoint of a view is an ellipse in the image. Interfaces of circles get its centre, the diameter
+of the circle of equal area, the direction of its angle, and the number of the view.
 """
 
 from functools import lru_cache
@@ -48,9 +46,9 @@ class View(NamedTuple):
 
 
 def count_for(nfeatures: int, views: int) -> list[int]:
-    """How many keypoints to detect in each view; the image itself gets twice as many as the others.
+    """Return the number of keypoints to detect in each view; the image itself gets twice as many.
 
-    With several views a quarter more than `nfeatures`, as some will be merged.
+    With several views a quarter more than `nfeatures`, because some will be merged.
 
     >>> count_for(2000, 1), count_for(2000, 3)
     ([2000], [1250, 625, 625])
@@ -62,9 +60,9 @@ def count_for(nfeatures: int, views: int) -> list[int]:
 
 
 def repeated(frames: Frames, views: NDArray[np.int64]) -> Mask:
-    """Which keypoints (N,) a stronger one of another view repeats; the strongest come first.
+    """Which keypoints (N,) repeat a stronger one of another view; the strongest come first.
 
-    It lies within SAME_PLACE pixels, and has nearly the same size and angle.
+    A repeated one lies within SAME_PLACE pixels, with nearly the same size and angle.
     """
     from scipy.spatial import cKDTree  # 0.2 s that plain images need not pay
 
@@ -105,17 +103,17 @@ def view_of(gray: NDArray[Any], view: int, mask: NDArray[np.uint8] | None = None
 
 
 def to_image(frames: Frames, view: View) -> Frames:
-    """Frames (N, 4) of a view as circles in the image."""
+    """Map frames (N, 4) of a view to circles in the image."""
     return _mapped(frames, view.to_image)
 
 
 def to_view(frames: Frames, shape: tuple[int, int], view: int) -> Frames:
-    """Frames (N, 4) of circles in an image of `shape` (H, W) in a view: inverse of `to_image`."""
+    """Map frames (N, 4) of circles in an image of `shape` (H, W) to a view."""
     return frames if view == 0 else _mapped(frames, from_image(shape, view))
 
 
 def affine_of(frames: Frames, views: NDArray[np.int64]) -> Float64:
-    """The affine shapes (N, 2, 2) of frames (N, 4) found in `views` (N,): ellipses in the image.
+    """Return the affine shapes (N, 2, 2) of frames (N, 4) found in `views` (N,): ellipses.
 
     Columns are half axes of the circle in the view, mapped to the image: along the angle of the
     keypoint, and across it.
@@ -132,7 +130,7 @@ def affine_of(frames: Frames, views: NDArray[np.int64]) -> Float64:
 
 
 def _mapped(frames: Frames, M: Float64) -> Frames:
-    """Frames (N, 4) under an affine map (2, 3): centre, size by area, direction of the angle."""
+    """Map frames (N, 4) by an affine map (2, 3): centre, size by area, direction of the angle."""
     turn = radians(frames[:, 3])
     along = np.stack([np.cos(turn), np.sin(turn)], axis=1) @ M[:, :2].T
     angle = degrees(np.arctan2(along[:, 1], along[:, 0])) % 360.0
@@ -142,7 +140,7 @@ def _mapped(frames: Frames, M: Float64) -> Frames:
 
 @lru_cache(maxsize=64)
 def from_image(shape: tuple[int, int], view: int) -> Float64:
-    """(2, 3) from pixels of an image of `shape` to those of a view."""
+    """Return the map (2, 3) from pixels of an image of `shape` to those of a view."""
     tilt, direction = TEN[view - 1]
     if direction == 90.0:
         return np.diag([1.0, 1 / tilt]) @ np.eye(2, 3)
@@ -150,7 +148,7 @@ def from_image(shape: tuple[int, int], view: int) -> Float64:
 
 
 def rotation(direction: float, shape: tuple[int, int]) -> Float64:
-    """(2, 3) that turns the direction of a view to the x axis, all pixels at positive places."""
+    """Return the rotation (2, 3) of a view's direction to the x axis, all pixels positive."""
     if direction == 0.0:
         return np.eye(2, 3)
     c, s = np.cos(np.deg2rad(direction)), np.sin(np.deg2rad(direction))
@@ -159,7 +157,7 @@ def rotation(direction: float, shape: tuple[int, int]) -> Float64:
 
 
 def bounds(M: Float64, shape: tuple[int, int]) -> tuple[int, int]:
-    """Width and height of an image of `shape` after an affine map."""
+    """Return width and height of an image of `shape` after an affine map."""
     width, height = np.ceil((_corners(shape) @ M[:, :2].T + M[:, 2]).max(axis=0)).astype(int) + 1
     return int(width), int(height)
 

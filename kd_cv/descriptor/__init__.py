@@ -1,3 +1,3 @@
-"""From frames or patches to raw and projected vectors. Imports nothing above itself."""
+"""Describe frames or patches: raw and projected vectors."""
 
 __all__: list[str] = []

@@ -1,8 +1,7 @@
-"""The derivative of the raw descriptor by its patches, for the CPU: compiled by Numba.
+"""The derivative of the raw descriptor by its patches, compiled by Numba for the CPU.
 
-What autograd makes of `core.raw` is a thousand small steps, each of which waits for every thread;
-on a busy machine it waits long. Here a patch goes back through all steps alone, in a few
-cache-sized buffers, with the folded functions of `fused`.
+Autograd splits `reference.raw` into a thousand small steps, each of which waits for every thread.
+Here each patch goes back through all steps in a few cache-sized buffers.
 """
 
 from functools import lru_cache
@@ -19,13 +18,13 @@ from kd_cv.parallel import in_chunks
 
 _eps, _no_gradient, _flat = np.float32(EPS), np.float32(NO_GRADIENT), np.float32(FLAT)
 _half, _zero, _one = np.float32(0.5), np.float32(0.0), np.float32(1.0)
-# Quarters: upper left, upper right, lower left, lower right, mirrored onto the first. What a
-# function that is even, odd in x, odd in y, odd in both adds or takes of each.
+# Quarters: upper left, upper right, lower left, lower right, mirrored onto the first. Signs of
+# each for functions that are even, odd in x, odd in y, odd in both.
 _signs = np.array([[1, 1, 1, 1], [1, -1, 1, -1], [1, 1, -1, -1], [1, -1, -1, 1]], np.float32)
 
 
 def patch_gradients(patches: Array32, gradients: Array32, spec: Spec) -> Array32:
-    """(N, P, P): the derivative by patches (N, P, P), given that by their raw vectors (N, D)."""
+    """Return the derivative (N, P, P) by patches, given that by their raw vectors (N, D)."""
     out = np.empty(patches.shape, np.float32)
     patches, gradients = (
         np.require(array, np.float32, ["C", "W"]) for array in (patches, gradients)

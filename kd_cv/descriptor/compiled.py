@@ -1,19 +1,19 @@
-"""The data path of `core`, for the CPU: one pass per keypoint, compiled by Numba.
+"""`reference` compiled by Numba for the CPU, in one pass per keypoint.
 
 Each keypoint is sampled, smoothed, differentiated and folded in a few cache-sized buffers, then
-multiplied with the spatial functions; nothing else is ever stored. Three things make it fast:
+multiplied with the spatial functions. Three things make it fast:
 
 - every spatial function is even or odd in x and in y, so the planes are first folded into four
   parities of a quarter of the size, and each function meets only its own;
 - cos k theta and sin k theta come from the gradient by the angle-sum rules, without trigonometry;
 - keypoints go through in blocks of `LANES`, so the sparse recombination runs down the lanes.
 
-A descriptor is the same to the last bit whatever its neighbours, its block or its thread: every
-lane runs the same instructions, and a block is always computed whole.
+A descriptor has the same bits whatever its neighbours, its block or its thread: every lane runs the
+same instructions, and a block is always computed whole.
 
-Numba takes longer to compile a slice, a row of an array or a signed index than an unsigned index of
-a flat array. So arrays are flat, and indices, sizes and distances are `np.uintp`: with an int64
-they would become float64. Loop variables have names of their own, which saves Numba passes.
+Numba compiles unsigned indices of flat arrays fastest. So arrays are flat, and indices, sizes and
+distances are `np.uintp` (with an int64 they would become float64). Loop variables have distinct
+names, which saves Numba passes.
 """
 
 from dataclasses import dataclass
@@ -32,8 +32,8 @@ LANES = 16
 SLOTS = (2, 3, 5, 6, 0, 1, 4)  # the order of the planes: first those of k = 2 and 3
 HIGH = SLOTS[:4]
 _none, _1, _2, _3, _4, _5, _6 = np.arange(7, dtype=np.uintp)
-# Constant distances between buffers tell the compiler that they are apart. They are no powers of 2,
-# which would put all buffers into the same lines of the cache.
+# Constant distances tell the compiler that buffers do not overlap. They are not powers of 2, which
+# would share cache lines.
 ROOM = np.uintp((MAX_PATCH_SIZE + 4) ** 2)
 QUARTER = np.uintp((MAX_PATCH_SIZE // 2) ** 2 + 16)
 # Where the buffers of `spatial_sums` begin.
@@ -70,12 +70,12 @@ class Plan:
     Phi        (F', Q) folded functions by parity; of each, first those that meet all planes, then
                those that meet only k = 2 and 3; then zeros, for tiles of three and of four
     first      (5,) where each parity begins in Phi
-    meet_all   (4,) how many of its functions meet all planes
+    meet_all   (4,) number of its functions that meet all planes
     once       (h,) 0 for the middle column of an odd patch, which has no mirror image; else 1
-    opposite   (h,) where the mirror image of a row of P + 4 begins: LLVM would not run vectorised
-               code with a negative step
+    opposite   (h,) where the mirror image of a row of P + 4 begins: LLVM does not vectorise
+               negative steps
     source     (D, 4) which of the 7 * F' sums a dimension adds up
-    weight     (D, 4) and with what weight
+    weight     (D, 4) and their weights
     part_ends  (number of parts,)
     """
 
@@ -150,7 +150,7 @@ def plan(spec: Spec) -> Plan:
 
 
 def padded(projection: Projection | None, spec: Spec) -> tuple[Array32, Array32, float]:
-    """A^T (d', D'), A^T mu (d,) and power of a `Projection`; d' = d = 0 without one.
+    """Return A^T (d', D'), A^T mu (d,) and power of a `Projection`; d' = d = 0 without one.
 
     d' is the next multiple of 3, D' that of 8.
     """
@@ -171,15 +171,15 @@ def describe(
     out: Array32,
     stages: int = len(STAGES),
 ) -> None:
-    """Descriptors of some frames into out (N, d).
+    """Describe frames into out (N, d).
 
-    steps (N, scales, 5) are those of `sampling_steps`, `whitening` is what `padded` gives. With
-    fewer `stages` the work ends after those, for the benchmark to time them.
+    steps (N, scales, 5): `sampling_steps`; `whitening`: `padded`. `stages`: stop after so many
+    stages, for the benchmark.
     """
     P, (A, shift, power) = plan.spec.patch_size, whitening
     F, (padded_dim, D), blocks = len(plan.Phi), A.shape, -(-len(out) // LANES)
     floats = pyramid.finest.dtype == np.float32
-    # One compiled function for images of both types: those of the other one are empty.
+    # One compiled function for both types: the arrays of the other type are empty.
     pairs = (*_NO_BYTES, *pyramid.pairs) if floats else (*pyramid.pairs, *_NO_FLOATS)
     corners = np.empty(2 * ROOM, np.uint64)
     buffers = (
@@ -213,10 +213,10 @@ def describe(
 
 @partial(jit, inline=True)
 def dots(X, x, dx, Y, y, dy, length, out, o, ox, oy):
-    """Scalar products of 4 rows of X with 3 of Y.
+    """Compute scalar products of 4 rows of X with 3 of Y.
 
-    The rows begin at x and y and are dx and dy apart, the sums go to o, ox and oy apart. They and
-    what they share, three loads and a product, fill the 16 registers of AVX2.
+    The rows begin at x and y and are dx and dy apart, the sums go to o, ox and oy apart. They,
+    three loads and a product fill the 16 registers of AVX2.
     """
     a0 = a1 = a2 = b0 = b1 = b2 = c0 = c1 = c2 = d0 = d1 = d2 = _zero
     x1 = x + dx
@@ -250,7 +250,7 @@ def dots(X, x, dx, Y, y, dy, length, out, o, ox, oy):
 
 @partial(jit, inline=True)
 def planes(scratch, begin, end, W, grid, to):
-    """The planes of the pixels begin..end of the smoothed patch, and the sum of their gradients^2.
+    """Compute planes of pixels begin..end of the smoothed patch, and the sum of gradients^2.
 
     Weight, weight cos k theta and weight sin k theta go to `to`, ROOM apart in the order of SLOTS.
     """
@@ -281,12 +281,12 @@ def planes(scratch, begin, end, W, grid, to):
 
 @partial(jit, inline=True)
 def fold(scratch, upper, lower, once, opposite, P, h, begin, end, folded, to):
-    """Rows begin..end of a plane, of P + 4, into four parities of the quarter h x h.
+    """Fold rows begin..end of a plane, of P + 4, into four parities of the quarter h x h.
 
-    The plane's first row would lie at `upper`, for its upper half, and at `lower`, for the other.
-    The four pixels that mirror each other, a, b to its right, c below a, d below b, give even-even,
-    odd in x, odd in y, odd in both. A middle row or column has no mirror image; its pixels count
-    once in every parity, where the odd functions vanish but for the exact centre.
+    The plane's first row would lie at `upper` for its upper half, at `lower` for the other. Four
+    pixels that mirror each other, a, b to its right, c below a, d below b, give even-even, odd in
+    x, odd in y, odd in both. Pixels of a middle row or column count once in every parity, where the
+    odd functions vanish except at the exact centre.
     """
     W, last = P + _4, P - _1
     for i in range(begin, end):
@@ -307,18 +307,18 @@ def spatial_sums(
     bytes_, coarser_bytes, floats_, coarser_floats, floats, levels, steps, gain, P, grid, taps, Phi,
     first, meet_all, once, opposite, at, words, corners, pixels, scratch, folded, stages, sums,
 ):  # fmt: skip
-    """Steps 1 and 2: for each frame, the planes of its patch against the functions.
+    """Steps 1 and 2: multiply the planes of each patch with the spatial functions.
 
-    The first four are the `pairs` of a `Pyramid`, of uint8 and, if `floats`, float32, levels and
-    gain those of the pyramid itself; steps (N, 5). Frame n goes to sums (blocks, 7 * F', LANES) at
-    [n // LANES, slot * F' + f, n % LANES], if it can be described and has texture.
+    The first four are the `pairs` of a `Pyramid`, of uint8 and, if `floats`, float32; levels and
+    gain are those of the pyramid; steps (N, 5). Frame n goes to sums (blocks, 7 * F', LANES) at
+    [n // LANES, slot * F' + f, n % LANES], if it has a patch with texture.
 
-    Scratch: at (ROOM,) where the samples lie, words (ROOM,) their four pixels if they are bytes,
+    Scratch: at (ROOM,) positions of the samples, words (ROOM,) their four pixels if they are bytes,
     corners (2 * ROOM,) with pixels the same memory if they are floats. folded: by plane, in the
     order of SLOTS, and parity. In scratch, rows of P + 4: fractions, distance from the image, the
     patch with two rows more at both ends, smoothed down its columns, smoothed with one row more at
-    both ends, some rows of 7 planes. Loops run over all rows at once, because to begin a loop costs
-    as much as a short row.
+    both ends, some rows of 7 planes. Loops run over all rows at once: starting a loop costs as much
+    as a row.
     """
     W = P + _4
     samples = P * W
@@ -388,7 +388,7 @@ def spatial_sums(
                 upper += scratch[FX + t4] * (np.float32(np.int32(word >> 8 & 255)) - upper)
                 lower += scratch[FX + t4] * (np.float32(np.int32(word >> 24 & 255)) - lower)
                 scratch[inside + t4] = upper + scratch[FY + t4] * (lower - upper)
-        # What was repeated beyond the image fades into the mean of the patch.
+        # Repeated borders fade into the mean of the patch.
         if outside > _zero:
             mean = 0.0
             for t5 in range(samples):
@@ -465,7 +465,7 @@ def spatial_sums(
 
 @jit
 def recombine(sums, count, D, source, weight, part_ends, lanes, norm, V):
-    """Sparse recombination and unit norm of each part, down the lanes; adds to V.
+    """Recombine sparsely, normalise each part, and add to V, down the lanes.
 
     sums (blocks, count, LANES), V (blocks, D', LANES). Scratch: lanes (D', LANES), norm (LANES,).
     """

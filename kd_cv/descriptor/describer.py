@@ -1,4 +1,4 @@
-"""Patches and frames to descriptors: compiled where Numba is there, else the NumPy reference."""
+"""Describe patches and frames: by compiled code, or by the NumPy reference without Numba."""
 
 import warnings
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ BLOCK = 16  # frames of a product without Numba
 
 
 class Describer:
-    """One descriptor, its constants made once: from patches, or regions of an image, to rows."""
+    """Describe patches, or patch regions of an image, with constants computed once."""
 
     def __init__(self, spec: Spec, projection: Projection | None = None) -> None:
         self.spec, self.projection = spec, projection
@@ -39,7 +39,7 @@ class Describer:
         return compiled.plan(self.spec), compiled.padded(self.projection, self.spec)
 
     def of_patches(self, patches: NDArray[Any]) -> Array32:
-        """Rows (N, D) of patches (N, P, P), uint8 or float."""
+        """Describe patches (N, P, P), uint8 or float: (N, D)."""
         if patches.dtype != np.uint8:
             patches = patches.astype(np.float32, copy=False)
         gain = np.float32(1 / 255 if patches.dtype == np.uint8 else 1.0)
@@ -56,15 +56,15 @@ class Describer:
         else:
 
             def chunk(a: int, b: int) -> None:
-                self._by_core([patches[a:b] * gain], out[a:b])
+                self._by_reference([patches[a:b] * gain], out[a:b])
 
         in_chunks(len(out), chunk)
         return out
 
     def at_regions(self, gray: NDArray[Any] | Pyramid, regions: PatchRegions) -> Array32:
-        """Rows (N, D) at regions (N, S, 4) of a gray image; zeros where there is none.
+        """Describe regions (N, S, 4) of a gray image: (N, D), zeros without a patch.
 
-        The raw vectors of the S differently sized patches of a frame are averaged.
+        The raw vectors of the S patch sizes of a frame are averaged.
         """
         out = np.empty((len(regions), self.dim), dtype=np.float32)
         steps = sampling_steps(regions, gray.shape, self.spec.patch_size)
@@ -79,7 +79,7 @@ class Describer:
 
             def chunk(a: int, b: int) -> None:
                 P = self.spec.patch_size
-                self._by_core(
+                self._by_reference(
                     [sample(pyramid, at_scale, P) for at_scale in steps[a:b].swapaxes(0, 1)],
                     out[a:b],
                 )
@@ -87,27 +87,27 @@ class Describer:
         in_chunks(len(out), chunk)
         return out
 
-    def _by_core(self, sizes: Sequence[Array32], out: Array32) -> None:
-        """Rows (n, D) of patches (n, P, P), given at each scale, by the reference implementation.
+    def _by_reference(self, sizes: Sequence[Array32], out: Array32) -> None:
+        """Describe patches (n, P, P) at each scale by the reference.
 
-        In blocks that always have BLOCK rows, the last one filled up with zeros: BLAS sums as the
-        shape of a product suggests, and a descriptor must not depend on its neighbours.
+        Blocks always have BLOCK patches, padded with zeros: BLAS sums in an order that depends on
+        the shape, and a descriptor must not depend on its neighbours.
         """
         block = np.zeros((BLOCK, *sizes[0].shape[1:]), np.float32)
         for a in range(0, len(out), BLOCK):
-            rows = out[a : a + BLOCK]
+            part = out[a : a + BLOCK]
             V = np.zeros((BLOCK, self.spec.dim), np.float32)
             for patches in sizes:
-                block[: len(rows)] = patches[a : a + BLOCK]
-                V += reference.raw(block, *_core_constants(self.spec))
+                block[: len(part)] = patches[a : a + BLOCK]
+                V += reference.raw(block, *_reference_constants(self.spec))
             V = reference.normalised(V)
-            rows[:] = (self.projection(V) if self.projection else V)[: len(rows)]
+            part[:] = (self.projection(V) if self.projection else V)[: len(part)]
 
 
 def describe_patches(
     patches: NDArray[Any], spec: Spec, projection: Projection | None = None
 ) -> Array32:
-    """Descriptors (N, D) of patches (N, P, P), uint8 or float."""
+    """Describe patches (N, P, P), uint8 or float: (N, D)."""
     return Describer(spec, projection).of_patches(patches)
 
 
@@ -120,20 +120,20 @@ def describe_frames(
     scales: tuple[float, ...] = (1.0,),
     projection: Projection | None = None,
 ) -> Array32:
-    """Descriptors (N, D) at frames (N, 4) of a gray image; zero rows where there is no patch."""
+    """Describe frames (N, 4) of a gray image: (N, D), zeros without a patch."""
     regions = patch_regions(frames, gray.shape, magnification, scales)
     return Describer(spec, projection).at_regions(gray, regions)
 
 
 @lru_cache(maxsize=32)
-def _core_constants(spec: Spec) -> tuple[Array32, ...]:
+def _reference_constants(spec: Spec) -> tuple[Array32, ...]:
     c = spec.constants
     return tuple(value.astype(np.float32) for value in (c.smooth, c.diff, c.Phi, c.T, c.parts))
 
 
 @lru_cache(maxsize=1)
 def load_compiled() -> ModuleType | None:
-    """The compiled data path, or None, with a hint, where Numba cannot be imported."""
+    """Return the compiled kernels, or None with a warning if Numba cannot be imported."""
     try:
         from kd_cv.descriptor import compiled
     except (ImportError, OSError) as error:  # OSError: its library finds no memory

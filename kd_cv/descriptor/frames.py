@@ -1,14 +1,14 @@
-"""Images and keypoints as arrays: the only home of the size, angle and pixel-centre rules.
+"""Frames: keypoints as arrays, with all rules of sizes, angles and pixel centres.
 
-A frame is a row (x, y, size, angle) in OpenCV's convention:
+A frame is (x, y, size, angle) in OpenCV's convention:
 
 - (x, y) in pixels, the centre of the top-left pixel at (0, 0), y down;
 - size is the diameter of the keypoint, 2 sigma for SIFT;
 - angle in degrees, clockwise on the screen; -1 means upright (0 degrees);
-- the octave is ignored: the size alone says how much detail is seen.
+- the octave is ignored: the size alone sets the level of detail.
 
-The patch of a frame is a square of side magnification * size, turned by the angle, sampled at
-P x P points that are the centres of P x P equal cells: pitch side / P, symmetric about (x, y).
+The patch region of a frame is a square of side magnification * size, rotated by the angle. Samples
+are the centres of P x P equal cells: pitch side / P, symmetric about (x, y).
 """
 
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ PatchRegions = NDArray[np.float64]
 
 
 def as_magnification(magnification: float | str) -> float:
-    """The number behind a preset name; a positive number stays as it is."""
+    """Return the value of a preset name; check a positive number."""
     if isinstance(magnification, str):
         if magnification not in MAGNIFICATIONS:
             raise ValueError(
@@ -55,47 +55,41 @@ def as_frames(frames: Any) -> Frames:
 
 
 def upright_frames(frames: Frames) -> Frames:
-    """The same frames without their angles."""
     frames = frames.copy()
     frames[:, 3] = UPRIGHT
     return frames
 
 
 def radians(angle: NDArray[np.float64]) -> NDArray[np.float64]:
-    """OpenCV angles in radians; -1 means upright."""
+    """Convert OpenCV angles to radians; -1 means upright."""
     return np.deg2rad(np.where(angle == UPRIGHT, 0.0, angle))
 
 
 def degrees(turn: NDArray[Any]) -> NDArray[np.float64]:
-    """Radians as OpenCV's angles: the inverse of `radians`."""
+    """Convert radians to OpenCV angles."""
     return np.rad2deg(np.asarray(turn, dtype=np.float64))
 
 
 def sigma_from_size(size: NDArray[Any]) -> NDArray[Any]:
-    """The scale of keypoints of a size."""
     return size / 2
 
 
 def size_from_sigma(sigma: NDArray[Any]) -> NDArray[Any]:
-    """The size of keypoints of a scale."""
     return 2.0 * sigma
 
 
 def from_corner(points: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Positions (..., 2) as COLMAP counts them, from the corner of the image, as ours.
-
-    The centre of the top-left pixel is (0.5, 0.5) there.
-    """
+    """Convert positions (..., 2) from COLMAP, where the centre of the first pixel is (0.5, 0.5)."""
     return points - 0.5
 
 
 def to_corner(points: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The inverse of `from_corner`."""
+    """Convert positions (..., 2) to COLMAP's convention."""
     return points + 0.5
 
 
 def resized_points(points: NDArray[Any], ratio: NDArray[np.float64] | float) -> NDArray[Any]:
-    """Where points (..., 2) are in the image after its resizing by `ratio`, one or (x, y).
+    """Map points (..., 2) to the image resized by `ratio`, one number or (x, y).
 
     >>> resized_points(np.array([[0.0, 0.0], [9.0, 4.0]]), 2)
     array([[ 0.5,  0.5],
@@ -105,7 +99,7 @@ def resized_points(points: NDArray[Any], ratio: NDArray[np.float64] | float) -> 
 
 
 def resized_frames(frames: Frames, ratio: NDArray[np.float64]) -> Frames:
-    """Frames (N, 4) after the resizing of their image by `ratio` (x, y), which hardly differ.
+    """Map frames (N, 4) to the image resized by `ratio` (x, y), which are nearly equal.
 
     >>> resized_frames(np.array([[9.0, 4.0, 5.0, 90.0]]), np.array([2.0, 2.0]))
     array([[18.5,  8.5, 10. , 90. ]])
@@ -115,7 +109,7 @@ def resized_frames(frames: Frames, ratio: NDArray[np.float64]) -> Frames:
 
 
 def resizing(before: Sequence[float], after: Sequence[float]) -> NDArray[np.float64]:
-    """(3, 3) from the pixels of an image to those of its resized copy, by their shapes.
+    """Return the (3, 3) map from pixels of an image to its resized copy, by their shapes.
 
     >>> resizing((480, 640), (240, 320))
     array([[ 0.5 ,  0.  , -0.25],
@@ -131,9 +125,9 @@ def resizing(before: Sequence[float], after: Sequence[float]) -> NDArray[np.floa
 def patch_regions(
     frames: Frames, shape: tuple[int, int], magnification: float, scales: Sequence[float] = (1.0,)
 ) -> PatchRegions:
-    """The square of each frame (N, 4) at each scale: (N, S, 4) with columns x, y, side, turn.
+    """Return the regions (N, S, 4), x, y, side and angle in radians, of frames (N, 4).
 
-    The turn is in radians. The side is 0 where an image of `shape` (H, W) has no patch.
+    The side is 0 where an image of `shape` (H, W) has no patch.
     """
     regions = np.zeros((len(frames), len(scales), 4))
     for s, scale in enumerate(scales):

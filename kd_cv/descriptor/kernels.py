@@ -1,7 +1,5 @@
 """The paper's kernels, feature maps and pixel grids, in NumPy float64.
 
-Everything here runs once, when a descriptor is designed; nothing here runs per patch.
-
 Glossary, after the paper:
 
 | name      | meaning                                                                   |
@@ -41,10 +39,10 @@ class VonMises:
 
     @property
     def gamma(self) -> Array:
-        """Fourier coefficients gamma_0 .. gamma_N, from the kernel sampled over a period.
+        """Fourier coefficients gamma_0 .. gamma_N, as means of samples over a period.
 
-        They fall so fast that the mean over the samples is the integral to the last digit; Bessel
-        functions, the closed form, would cost every process the import of scipy.special.
+        They fall so fast that the mean is the integral to the last digit; the closed form would
+        import scipy.special.
         """
         samples = 64 + 4 * int(self.kappa)
         delta = 2.0 * np.pi * np.arange(samples) / samples
@@ -72,7 +70,7 @@ class VonMises:
 
     @property
     def psi_weights(self) -> Array:
-        """What psi multiplies 1, cos 1 .. cos N, sin 1 .. sin N by: (2N + 1,)."""
+        """Factors (2N + 1,) of 1, cos 1 .. cos N, sin 1 .. sin N in psi."""
         root = np.sqrt(self.gamma)
         return np.concatenate([root, root[1:]])
 
@@ -100,12 +98,11 @@ class Grid:
 
     @property
     def g(self) -> Array:
-        """Gaussian mask: more weight to the centre."""
         return np.exp(-((self.rho / np.sqrt(2.0)) ** 2))
 
     @property
     def rho_angle(self) -> Array:
-        """rho mapped to [0, pi], as the kernels take it."""
+        """rho mapped to [0, pi]."""
         return self.rho * np.pi / np.sqrt(2.0)
 
     @property
@@ -126,7 +123,7 @@ def gaussian_taps(sigma: float, radius: int = 2) -> Array:
 
 
 def correlation_matrix(taps: Array, P: int) -> Array:
-    """(P, P) matrix that correlates a signal of length P with `taps`, its ends replicated."""
+    """Return the (P, P) matrix that correlates a signal with `taps`, its ends replicated."""
     radius = len(taps) // 2
     matrix = np.zeros((P, P))
     rows = np.arange(P)

@@ -1,7 +1,7 @@
-"""Patches from images: an image pyramid, and for each frame its level and its sampling steps.
+"""Sample patches from an image pyramid.
 
-A frame whose samples lie r pixels apart is read from the level where they lie about one pixel
-apart, so that large keypoints see a properly smoothed image and small ones lose no detail.
+A patch is read from the level where its samples are about one pixel apart, so large keypoints are
+not aliased and small ones lose no detail.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ SPREAD = 2.56
 MAX_SCALES = 100
 
 # Beyond the border of a level its last pixels are repeated, and fade within FADE pixels into the
-# mean of the patch: what is not known has little gradient, and nothing ends in an edge.
+# mean of the patch: unknown pixels have little gradient, and the border is no edge.
 FADE = 6.0
 
 # Samples of a frame lie between 2^-SHARPNESS and 2^(1 - SHARPNESS) pixels apart in its level.
@@ -40,10 +40,10 @@ class Pyramid:
     """An image and its halvings. Level l holds the pixel (x, y) of level 0 at (x, y) / 2^l.
 
     finest   (H * W,) the image itself, not a copy
-    coarser  (sum of the others + 1,) all further levels, one after the other, and a pixel more
+    coarser  all further levels, one after the other, and one pixel more
     levels   (L, 3) offset in its array, height and width of each level
-    gain     what brings the pixels to the range 0..1
-    pairs    every pixel of both with the one after it, as one word: the same memory
+    gain     factor that maps the pixels to 0..1
+    pairs    every pixel of both with the next one, as one word: the same memory
     """
 
     finest: NDArray[Any]
@@ -54,7 +54,7 @@ class Pyramid:
 
     @classmethod
     def of(cls, gray: NDArray[Any], depth: int | None = None) -> "Pyramid":
-        """The image (H, W) and `depth` halvings of it, by default all that any frame may need."""
+        """Halve an image (H, W) `depth` times, by default as often as any frame may need."""
         # A read-only array is another type to Numba, which would compile everything again.
         gray = np.require(gray, requirements=["C", "W"])
         depth = max_depth(gray.shape) if depth is None else depth
@@ -81,11 +81,9 @@ class Pyramid:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Height and width of the image."""
         return int(self.levels[0, 1]), int(self.levels[0, 2])
 
     def level(self, index: int) -> NDArray[Any]:
-        """Level `index` as (h, w)."""
         offset, height, width = self.levels[index].tolist()
         flat = self.finest if index == 0 else self.coarser[offset : offset + height * width]
         return flat.reshape(height, width)
@@ -97,7 +95,7 @@ def _pairs(pixels: NDArray[Any]) -> NDArray[Any]:
 
 
 def as_scales(scales: int | Sequence[float]) -> tuple[float, ...]:
-    """Factors of the magnification: n of them evenly spread, or as given.
+    """Return factors of the magnification: n of them evenly spread, or as given.
 
     >>> as_scales(3)
     (0.625, 1.0, 1.6)
@@ -120,17 +118,17 @@ def as_scales(scales: int | Sequence[float]) -> tuple[float, ...]:
 
 
 def max_depth(shape: tuple[int, int]) -> int:
-    """How often an image can be halved before its shorter side is one pixel."""
+    """Return how often an image can be halved before its shorter side is one pixel."""
     return max(0, int(np.ceil(np.log2(max(1, min(shape))))))
 
 
 def sampling_steps(
     regions: PatchRegions, shape: tuple[int, int], patch_size: int
 ) -> NDArray[np.float64]:
-    """How to sample each of the regions (N, S, 4) of an image of `shape` (H, W): (N, S, 5).
+    """Return steps (N, S, 5) that sample regions (N, S, 4) of an image of `shape` (H, W).
 
-    The columns are the level (-1: there is no patch), the centre x and y in that level, and the
-    step (ax, ay) from one sample to the next along a row; down a column it is (-ay, ax).
+    The columns are the level (-1: no patch), the centre x and y in that level, and the step (ax,
+    ay) from one sample to the next along a row; down a column it is (-ay, ax).
     """
     steps = np.full((*regions.shape[:2], 5), -1.0)
     good = regions[..., 2] > 0
@@ -146,7 +144,7 @@ def sampling_steps(
 
 
 def sample(pyramid: Pyramid, steps: NDArray[np.float64], patch_size: int) -> NDArray[np.float32]:
-    """Bilinear patches (N, P, P) for steps (N, 5); all zero where the level is -1."""
+    """Sample bilinear patches (N, P, P) at steps (N, 5); zeros where the level is -1."""
     patches = np.zeros((len(steps), patch_size, patch_size), dtype=np.float32)
     offset = np.arange(patch_size) - (patch_size - 1) / 2
     v, u = np.meshgrid(offset, offset, indexing="ij")
@@ -174,7 +172,7 @@ def sample(pyramid: Pyramid, steps: NDArray[np.float64], patch_size: int) -> NDA
 
 
 def pyramid_for(gray: NDArray[Any] | Pyramid, steps: NDArray[np.float64]) -> Pyramid:
-    """The pyramid of an image, only as deep as `steps` need it, unless it is there already."""
+    """Return the pyramid of an image, as deep as `steps` need; a pyramid as it is."""
     if isinstance(gray, Pyramid):
         return gray
     return Pyramid.of(gray, int(max(0, steps[..., 0].max(initial=0))))
@@ -183,7 +181,7 @@ def pyramid_for(gray: NDArray[Any] | Pyramid, steps: NDArray[np.float64]) -> Pyr
 def pyramid_of_patches(
     patches: NDArray[Any], gain: np.float32
 ) -> tuple[Pyramid, NDArray[np.float64]]:
-    """Patches (N, P, P) as levels, and the steps (N, 1, 5) that read each pixel by pixel."""
+    """Return patches (N, P, P) as levels, and steps (N, 1, 5) that read each pixel."""
     N, P = patches.shape[:2]
     levels = np.full((N, 3), P, dtype=np.int64)
     levels[:, 0] = P * P * np.arange(N)
@@ -196,7 +194,7 @@ def pyramid_of_patches(
 def extract_patches(
     image: Any, frames: Any, patch_size: int, magnification: float | str = MAGNIFICATION
 ) -> NDArray[np.float32]:
-    """Patches (N, P, P) of an image at frames (N, 4), values 0..1; zeros where there is none.
+    """Sample patches (N, P, P) of an image at frames (N, 4), in 0..1; zeros without a patch.
 
     >>> image = np.arange(100 * 100).reshape(100, 100) / 1e4
     >>> extract_patches(image, [[50, 50, 6, 90]], patch_size=32).shape
@@ -211,7 +209,7 @@ def extract_patches(
 def sample_regions(
     gray: NDArray[Any], regions: PatchRegions, patch_size: int
 ) -> NDArray[np.float32]:
-    """Patches (N, S, P, P) of regions (N, S, 4) of a gray image, values 0..1."""
+    """Sample patches (N, S, P, P) of regions (N, S, 4) of a gray image, in 0..1."""
     steps = sampling_steps(regions, gray.shape, patch_size)
     patches = sample(pyramid_for(gray, steps), steps.reshape(-1, 5), patch_size)
     return patches.reshape(*regions.shape[:2], patch_size, patch_size)

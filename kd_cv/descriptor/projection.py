@@ -1,6 +1,6 @@
-"""The last step of a descriptor, from the raw vector to the whitened one: one rule for all ways.
+"""The last step of a descriptor, from the raw vector to the whitened one.
 
-The compiled kernel (`fused.finish`) computes A^T V - A^T mu, which is the same, and then `raised`.
+The compiled kernel (`compiled.finish`) computes A^T V - A^T mu, which is the same.
 """
 
 import hashlib
@@ -15,7 +15,7 @@ Array32 = NDArray[np.float32]
 
 
 def project(V, mu, A, power: float):  # type: ignore[no-untyped-def]
-    """A^T (V - mu), raised to `power` with its sign kept, of unit norm; rows of zeros stay so.
+    """A^T (V - mu), raised to `power` with its sign kept, of unit norm; zeros stay zeros.
 
     V (N, D), mu (D,), A (D, d). For NumPy, torch and TorchScript.
     """
@@ -24,19 +24,13 @@ def project(V, mu, A, power: float):  # type: ignore[no-untyped-def]
 
 
 def raised(Y, power: float):  # type: ignore[no-untyped-def]
-    """Rows |Y| ** power with the sign of Y, of unit norm; unit rows as they are if power is 1.
-
-    The derivative is finite at 0.
-    """
+    """Return |Y| ** power with the sign of Y, of unit norm; its derivative is finite at 0."""
     return Y if power == 1.0 else normalised(Y / nonzero(abs(Y)) ** (1.0 - power))
 
 
 @dataclass(frozen=True)
 class Projection:
-    """The last step: A^T (V - mu), raised to `power` with its sign kept, of unit norm.
-
-    mu (D,), A (D, d)
-    """
+    """`project` with fixed mu (D,), A (D, d) and power."""
 
     mu: Array32
     A: Array32
@@ -48,12 +42,12 @@ class Projection:
 
     @property
     def digest(self) -> str:
-        """A short text that differs when mu or A do."""
+        """A hash of mu and A."""
         content = np.ascontiguousarray(self.mu).tobytes() + np.ascontiguousarray(self.A).tobytes()
         return hashlib.sha256(content).hexdigest()[:16]
 
     def __call__(self, V: Array32) -> Array32:
-        """(N, D) raw vectors to (N, d)."""
+        """Project raw vectors (N, D): (N, d)."""
         if V.ndim != 2 or V.shape[1] != len(self.mu):
             raise ValueError(f"expected raw vectors (N, {len(self.mu)}), got shape {V.shape}")
         return project(V, self.mu, self.A, self.power)

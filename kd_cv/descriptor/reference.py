@@ -1,18 +1,17 @@
-"""Patches to descriptors: steps 1 to 3, written once for NumPy arrays and torch tensors.
+"""Steps 1 to 3, patches to descriptors, for NumPy arrays and torch tensors.
 
-Only operators and indexing that both libraries share are used, and every linear step is a
-product with a constant matrix, so the same lines run on the CPU, on a GPU, under autograd and
-in TorchScript. `c` stands for the constants of `Spec`, in the type of the input.
+Only operators and indexing common to both libraries are used, and every linear step is a product
+with a constant matrix, so the same lines run on CPU and GPU, under autograd and in TorchScript.
 
-Shapes: b patches of P x P pixels, F spatial functions, D dimensions.
+Shapes: b patches of P x P pixels, F spatial functions, D dimensions. Constants: see `Spec`.
 """
 
 # Added under the root of the magnitude, so that its derivative stays finite.
 EPS = 1e-8
-# Below this squared gradient an angle is rounding noise: no magnitude, and an angle of pi, which
-# is what atan2 makes of the reversed sign of nothing in the authors' code.
+# Below this squared gradient an angle is rounding noise: magnitude 0, angle pi as in the
+# authors' code.
 NO_GRADIENT = 1e-12
-# A patch whose mean squared gradient is below this share of 1 + its mean square is flat.
+# A patch is flat if its mean squared gradient is below this fraction of 1 + its mean square.
 FLAT = 1e-10
 
 
@@ -35,9 +34,9 @@ def gradients(  # type: ignore[no-untyped-def]
 
 
 def raw(x, smooth, diff, Phi, T, parts):  # type: ignore[no-untyped-def]
-    """Raw descriptors: patches (b, P, P) to (b, D), each part and the whole of unit norm.
+    """Describe patches (b, P, P): raw vectors (b, D), each part and the whole of unit norm.
 
-    A patch without any gradient gives a row of zeros.
+    A patch without texture gives zeros.
     """
     weight, cos, sin, textured = gradients(x, smooth, diff)
 
@@ -60,15 +59,14 @@ def raw(x, smooth, diff, Phi, T, parts):  # type: ignore[no-untyped-def]
 
 
 def spatial_sum(plane, Phi):  # type: ignore[no-untyped-def]
-    """(b, P, P) against (P * P, F): (b, F)."""
     return plane.reshape(plane.shape[0], Phi.shape[0]) @ Phi
 
 
 def normalised(V):  # type: ignore[no-untyped-def]
-    """Rows of unit norm; rows of zeros stay so."""
+    """Normalise vectors; zeros stay zeros."""
     return V / nonzero((V * V).sum(-1)[:, None]) ** 0.5
 
 
-def nonzero(squares):  # type: ignore[no-untyped-def]
-    """Zeros replaced by ones: a denominator that leaves zeros as they are."""
-    return squares + (squares == 0)
+def nonzero(values):  # type: ignore[no-untyped-def]
+    """Replace zeros by ones: a denominator that keeps zeros."""
+    return values + (values == 0)

@@ -1,4 +1,4 @@
-"""The frozen description of one raw descriptor, and the constants that follow from it.
+"""`Spec` describes one raw descriptor; `Constants` follow from it.
 
 The descriptor of a patch is V = sum over pixels of g sqrt(m) psi(position) (x) psi(angle).
 Its angle part has seven terms: 1, cos k theta, sin k theta for k = 1..3 ("planes"). By the
@@ -38,7 +38,7 @@ CART_DIM = PLANES * X.dim * Y.dim
 
 @dataclass(frozen=True)
 class Spec:
-    """Which raw descriptor: side of the patch and parametrisation of the pixels.
+    """A raw descriptor: side of the patch, and parametrisation of the pixels.
 
     >>> Spec(patch_size=32, kernel="concat").dim
     238
@@ -73,7 +73,7 @@ class Spec:
 
 @dataclass(frozen=True)
 class Constants:
-    """What steps 1 to 3 need, float64.
+    """Constants of steps 1 to 3, float64.
 
     smooth, diff   (P, P): Gaussian smoothing, and smoothing followed by differences, of a row
     Phi            (P * P, F): spatial functions
@@ -94,12 +94,12 @@ class Constants:
 
 
 def smoothing_taps(P: int) -> Array:
-    """The 5 taps that smooth a patch before its gradient."""
+    """Return the 5 taps that smooth a patch before its gradient."""
     return gaussian_taps(sigma=1.4 * P / 64)
 
 
 def smoothing(P: int) -> tuple[Array, Array]:
-    """`smooth` and `diff` of `Constants`, for patches of P x P."""
+    """Return `smooth` and `diff` of `Constants`."""
     # Minus the usual difference: theta points from bright to dark, as in the authors' code.
     smooth = correlation_matrix(smoothing_taps(P), P)
     return smooth, correlation_matrix(np.array([1.0, 0.0, -1.0]), P) @ smooth
@@ -123,7 +123,7 @@ def _constants(spec: Spec) -> Constants:
 
 
 def _cart(grid: Grid) -> tuple[Array, Array]:
-    """Phi (P * P, 9) and T (7, 9, 63) of V_xy,theta: the planes are used as they are."""
+    """Phi (P * P, 9) and T (7, 9, 63) of V_xy,theta."""
     Phi = np.einsum(
         "h w, h w a, h w b -> h w a b", grid.g, X.psi(grid.x_angle), Y.psi(grid.y_angle)
     )

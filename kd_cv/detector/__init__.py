@@ -1,3 +1,3 @@
-"""Keypoints: a scale space, its extrema, their places, their angles. Imports only `descriptor`."""
+"""Detect keypoints: scale space, extrema, orientations."""
 
 __all__: list[str] = []

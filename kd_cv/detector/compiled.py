@@ -1,8 +1,8 @@
-"""`reference` for the CPU, compiled by Numba: blurs, the scan for candidates, their fit and angles.
+"""`reference` compiled by Numba for the CPU: blurs, the scan for candidates, their fit and angles.
 
-The scan reduces six neighbours of every pixel by comparisons that the compiler vectorises, and
-looks at the other 20 only where one of eight pixels passed. The fit runs down `LANES` candidates at
-once. Both give the same numbers whatever thread runs them, and whatever else the image holds.
+The scan compares six neighbours of every pixel with vector instructions, and the other 20 only
+where one of eight pixels passed. The fit runs down `LANES` candidates at once. Results do not
+depend on the thread, or on the rest of the image.
 """
 
 from functools import lru_cache
@@ -44,14 +44,14 @@ CUBES, WEIGHTS, LINES, PAIRS, JET, AT, STEP, FIT_ROWS = np.cumsum(
 
 
 def _polynomials() -> Array32:
-    """Weight of each sample by axis and derivative, as coefficients of 1, t .. t^4: (225,)."""
+    """Return weights of samples by axis and derivative, as coefficients of 1, t .. t^4: (225,)."""
     in_scale = np.zeros_like(IN_SPACE)
     in_scale[:, :3, :3] = IN_SCALE
     return np.float32([IN_SPACE, IN_SPACE, in_scale]).swapaxes(2, 3).ravel()
 
 
 def _contractions() -> NDArray[np.uintp]:
-    """Sums of five products in `fit`: the first row of both factors and the row of the sum."""
+    """List the sums of five products in `fit`: first row of both factors, row of the sum."""
     x, y, layer = (int(WEIGHTS) + 15 * axis for axis in range(3))
     jobs = [(5 * i, x + 5 * d, LINES + 15 * d + i) for d in range(3) for i in range(15)]
     pairs = [(dx, dy) for dy in range(3) for dx in range(3 - dy)]
@@ -75,9 +75,9 @@ def blurred(
     difference: Array32 | None,
     first: int,
 ) -> None:
-    """Rows of an image times its gain, blurred both ways and mirrored at its borders, into `out`.
+    """Blur rows of an image times its gain both ways, mirrored at its borders, into `out`.
 
-    From row `top` on. What they differ by from the image goes to `difference`, from row `first` on.
+    From row `top` on. Differences to the image go to `difference`, from row `first` on.
     """
     # Compiled for float32 alone, and a read-only array would be another type to Numba.
     image = np.require(image, np.float32, ["C", "W"])
@@ -96,16 +96,14 @@ def blurred(
 
 @lru_cache(maxsize=64)
 def _places(height: int, width: int, padding: int) -> tuple[NDArray[np.uintp], ...]:
-    """Where the rows of an image and the pixels of a padded row begin, mirrored at its borders; and
-    0..2 * padding.
-    """
+    """Return offsets of mirrored rows, indices of mirrored columns, and 0..2 * padding."""
     rows = np.pad(np.arange(height), padding, "reflect") * width
     columns = np.pad(np.arange(width), padding, "reflect") + padding
     return tuple(a.astype(np.uintp) for a in (rows, columns, np.arange(1 + 2 * padding)))
 
 
 def extrema(D: Array32, top: int, bottom: int, weakest: float, roundness: float) -> Array:
-    """Extrema (N, 5) of D (n + 2, rows, W) in rows top..bottom: x, y, layer, D, sole.
+    """Find extrema (N, 5) of D (n + 2, rows, W) in rows top..bottom: x, y, layer, D, sole.
 
     sole: 1 if it lies in the cell of its candidate, so that no other candidate leads to it; else 0.
     """
@@ -114,32 +112,32 @@ def extrema(D: Array32, top: int, bottom: int, weakest: float, roundness: float)
     hits = np.zeros(-(-width // 8) * 8, np.uint8)
     around = (_cube[0] * shape[1] + _cube[1]) * shape[2] + _cube[2]
     rows = np.uintp(top), np.uintp(max(top, bottom))
-    room = max(64, (bottom - top) * width // 32)
-    for _ in range(2):  # if there is too little room, once more
-        candidates = np.empty(3 * room, np.uintp)
-        room = scan(flat, shape, *rows, least, around, hits, hits.view(np.uint64), candidates)
-        if 3 * room <= len(candidates):
+    count = max(64, (bottom - top) * width // 32)
+    for _ in range(2):  # again if the buffer was too small
+        candidates = np.empty(3 * count, np.uintp)
+        count = scan(flat, shape, *rows, least, around, hits, hits.view(np.uint64), candidates)
+        if 3 * count <= len(candidates):
             break
-    found = np.empty((room, 5))
+    found = np.empty((count, 5))
     scratch = np.zeros(FIT_ROWS * LANES, np.float32)
     limits = np.float32(weakest), np.float32(roundness)
     kept = fit(
-        flat, shape, candidates[: 3 * room], _polynomial, _contraction, *limits, scratch,
+        flat, shape, candidates[: 3 * count], _polynomial, _contraction, *limits, scratch,
         found.reshape(-1),
     )  # fmt: skip
     return found[:kept]
 
 
 def angles(V: Array32, psi: Array32, second: float) -> tuple[NDArray[np.int64], Array, Array32]:
-    """Of all rows of V (N, 7): whose angle it is, the angle in degrees, and its share, each (M,).
+    """Find the angles of V (N, 7): index, angle in degrees, and relative height, each (M,).
 
-    They are those of `orientation.maxima`: psi (7, A) has the columns of as many angles.
+    See `orientation.maxima`; psi (7, A) has a column for each sampled angle.
     """
     most = psi.shape[1] // 2 * len(V)  # maxima that so many samples of f can have
-    index, turns, shares = np.empty(most, np.int64), np.empty(most), np.empty(most, np.float32)
+    index, turns, heights = np.empty(most, np.int64), np.empty(most), np.empty(most, np.float32)
     f = np.empty(psi.shape[1], np.float32)
-    count = turn(V, psi, np.float32(second), f, index, turns, shares)
-    return index[:count], turns[:count], shares[:count]
+    count = turn(V, psi, np.float32(second), f, index, turns, heights)
+    return index[:count], turns[:count], heights[:count]
 
 
 @jit
@@ -164,7 +162,7 @@ def weigh(X, at, middle, taps, out, to, width):
 def blur(image, rows, columns, shifts, down, along, top, line, out, first, D):
     """`blurred` by symmetric taps, the middle one first: `down` the columns and `along` the rows.
 
-    rows and columns: where each pixel, or its mirror image, lies. line: scratch for a row.
+    rows and columns: offsets of pixels or their mirror images. line: scratch for a row.
     """
     padding = np.uintp(along.shape[0]) - _1
     width = np.uintp(columns.shape[0]) - padding - padding
@@ -183,10 +181,10 @@ def blur(image, rows, columns, shifts, down, along, top, line, out, first, D):
 
 @jit
 def scan(D, shape, top, bottom, threshold, around, hits, words, candidates):
-    """`reference.candidates` in rows top..bottom: layer, y and x of each; how many there are.
+    """`reference.candidates` in rows top..bottom: layer, y and x of each; returns their number.
 
-    D (layers, rows, W); around: where the 27 pixels around one lie, from the first. hits (W rounded
-    up to 8,) is scratch, words the same memory, eight pixels at a time.
+    D (layers, rows, W); around: offsets of 27 pixels from the first. hits (W rounded up to 8,) is
+    scratch, words the same memory, eight pixels at a time.
     """
     width, plane = shape[2], shape[1] * shape[2]
     count, inner = _none, width - _reach - _reach
@@ -225,7 +223,7 @@ def scan(D, shape, top, bottom, threshold, around, hits, words, candidates):
 
 @jit
 def fit(D, shape, candidates, polynomials, contractions, contrast, roundness, S, found):
-    """`reference.fitted` of the candidates: x, y, layer, D and sole of those that are extrema.
+    """`reference.fitted` of the candidates: x, y, layer, D and sole of the extrema.
 
     S is scratch, LANES candidates at once.
     """
@@ -309,8 +307,8 @@ def fit(D, shape, candidates, polynomials, contractions, contrast, roundness, S,
 
 
 @jit
-def turn(V, psi, second, f, index, angles, shares):
-    """`angles` into index, angles and shares; how many there are. f (A,) is scratch."""
+def turn(V, psi, second, f, index, angles, heights):
+    """Write `angles` into index, angles and heights; return their number. f (A,) is scratch."""
     steps, count = f.shape[0], 0
     degrees = 360.0 / steps
     for n in range(V.shape[0]):
@@ -332,9 +330,9 @@ def turn(V, psi, second, f, index, angles, shares):
                     beside = _half * (left - right) / (left - _two * here + right)
                     index[count] = n
                     angles[count] = (s + np.float64(beside)) * degrees % 360.0
-                    shares[count] = here / highest
+                    heights[count] = here / highest
                     count += 1
         if count == before:
-            index[count], angles[count], shares[count] = n, 0.0, _one
+            index[count], angles[count], heights[count] = n, 0.0, _one
             count += 1
     return count

@@ -1,8 +1,7 @@
-"""From an image to frames and responses: octave by octave, in strips of rows.
+"""Detect keypoints octave by octave, in strips of rows.
 
 A strip is blurred level by level, its differences scanned and its extrema fitted while they are in
-the cache; then it is forgotten, but for the rows that make the next octave. So the memory is that
-of a few strips, whatever the size of the image.
+the cache. Only the rows that make the next octave are stored, so a few strips bound the memory.
 """
 
 from threading import Lock
@@ -20,13 +19,12 @@ from kd_cv.detector.orientation import YIELDING, load_compiled_detector, oriente
 from kd_cv.detector.scale_space import CANDIDATE, FEW, REACH, Array, ScaleSpace
 from kd_cv.parallel import in_parallel
 
-#: Rows of a strip: the rows around it that it needs too would else cost more than it does itself.
+#: Rows of a strip: in thinner ones the overlap would cost more than the strip.
 STRIP = 128
-#: Columns of a strip, an even number: the memory of a wide image is that of its area.
+#: Columns of a strip, an even number: bounds the memory for wide images.
 COLUMNS = 4096
-#: The standard deviation that images are brought to: with it the contrast 0.04 gives about as many
-#: keypoints as cv2.SIFT's. And the smallest share of their root mean square that is more than the
-#: rounding of float32.
+#: Standard deviation of normalised images: contrast 0.04 then gives about as many keypoints as
+#: cv2.SIFT's. And the smallest deviation, relative to the root mean square, above float32 rounding.
 DEVIATION, ROUNDING = 0.23, 1e-4
 
 Array32 = NDArray[np.float32]
@@ -48,21 +46,21 @@ def detect(
     upright: bool = False,
     pyramid: Pyramid | None = None,
 ) -> Detections:
-    """The `count` strongest keypoints of a gray image, uint8 or float32; all if `count` is 0.
+    """Detect the `count` strongest keypoints of a gray image, uint8 or float32; all if 0.
 
     Only where the mask (H, W) is not 0. A keypoint with several angles counts several times; with
-    `upright` they have none, -1. pyramid: that of the image, if it is there already.
+    `upright` the angle is -1. pyramid: of the image, if it exists already.
 
     >>> frames, responses = detect(gray, ScaleSpace(), count=2000)
     """
     x, y, sigma, responses = extrema(gray, space, count, mask).T
     frames = np.stack([x, y, size_from_sigma(sigma), np.full(len(x), UPRIGHT)], axis=1)
     if not upright and len(frames):
-        index, frames, shares = oriented(pyramid or gray, frames)
-        responses = responses[index] * shares**YIELDING
+        index, frames, heights = oriented(pyramid or gray, frames)
+        responses = responses[index] * heights**YIELDING
         strongest = np.argsort(-responses, kind="stable")[: count or None]
         frames, responses = frames[strongest], responses[strongest]
-    # As OpenCV's keypoints hold them: arrays and keypoints then have the same descriptors.
+    # Rounded like OpenCV's keypoints: arrays and keypoints then give the same descriptors.
     return Detections(frames.astype(np.float32).astype(np.float64), responses)
 
 
@@ -72,7 +70,7 @@ def extrema(
     count: int = 0,
     mask: NDArray[np.uint8] | None = None,
 ) -> Array:
-    """The `count` strongest extrema (N, 4) of an image, in order: x, y, sigma, strength."""
+    """Find the `count` strongest extrema (N, 4) of an image, in order: x, y, sigma, strength."""
     octaves = [np.empty((0, 5))]
     level, gain = gray, gain_of(gray, mask)
     weakest = Weakest(space, count)
@@ -80,7 +78,7 @@ def extrema(
         of_image = gain if octave == 0 else None
         rows, level = _of_octave(level, octave, space, of_image, mask, weakest)
         x, y, layer, strength, _ = rows.T
-        # The cell that an extremum lies in: no two lie in one.
+        # No two extrema lie in one cell.
         cell = (np.rint(layer) * level.shape[0] * 2 + np.rint(y)) * level.shape[1] * 2 + np.rint(x)
         step = 2.0**octave
         sigma = step * space.sigma * np.exp2(layer / space.layers)
@@ -88,7 +86,7 @@ def extrema(
     every = np.concatenate(octaves)
     every = every[every[:, 3] >= space.least]
     order = np.argsort(-every[:, 3], kind="stable")
-    # Several candidates may have led to one extremum; few do.
+    # Several candidates may lead to one extremum.
     strongest = _distinct(every[order[: 2 * count or None]])
     strongest = strongest if len(strongest) >= count else _distinct(every[order])
     enough = max(FEW, np.count_nonzero(strongest[:, 3] >= space.threshold))
@@ -96,7 +94,7 @@ def extrema(
 
 
 def masked(rows: Array, mask: NDArray[np.uint8] | None, step: int) -> Array:
-    """The rows, x and y first, `step` pixels of the image each, where its mask is not 0."""
+    """Keep places, with x and y in units of `step` pixels, where the mask is not 0."""
     if mask is None:
         return rows
     x, y = np.rint(rows[:, :2] * step).astype(np.int64).T
@@ -105,11 +103,10 @@ def masked(rows: Array, mask: NDArray[np.uint8] | None, step: int) -> Array:
 
 
 class Weakest:
-    """The strength below which extrema need no fit: there are `count` stronger ones already, or
-    `FEW`, and it has not the contrast of the others.
+    """The strength below which extrema need no fit, given the `count` strongest so far, or `FEW`.
 
-    It only ever rises towards that of the whole image. So what is left out depends on the order
-    in which threads come by, but not what is among the strongest.
+    It only rises towards that of the whole image. So the order of threads changes which weak
+    extrema are skipped, but not the strongest.
     """
 
     def __init__(self, space: ScaleSpace, count: int) -> None:
@@ -120,7 +117,7 @@ class Weakest:
         self._lock = Lock()
 
     def update(self, values: Array) -> None:
-        """Further extrema, no two of them the same."""
+        """Add extrema, all of them different."""
         if not self._ranks:
             return
         with self._lock:
@@ -140,7 +137,7 @@ def _of_octave(
     mask: NDArray[np.uint8] | None,
     weakest: Weakest,
 ) -> tuple[Array, Array32]:
-    """Extrema (N, 5) of an octave, x, y, layer, strength, sole, and the first level of the next.
+    """Find extrema (N, 5) of an octave, x, y, layer, strength, sole; and the next octave's image.
 
     `image` is the first level, or, with a gain, the image that it is made of.
     """
@@ -160,10 +157,10 @@ def _of_octave(
         least = space.smallest(weakest.value, octave)
         D, top = _differences(columns, space, gain, (start, stop), next_columns, even, compiled)
         inside = max(start, REACH) - top, min(stop, height - REACH) - top
-        rows = (compiled.extrema if compiled else _by_core)(D, *inside, least, space.roundness)
+        rows = (compiled.extrema if compiled else _by_reference)(D, *inside, least, space.roundness)
         rows[:, 0] += left
         rows[:, 1] += top
-        rows = rows[(rows[:, 0] >= first) & (rows[:, 0] < last)]  # the others lie in another part
+        rows = rows[(rows[:, 0] >= first) & (rows[:, 0] < last)]  # the rest belongs to another part
         rows[:, 3] = space.strength(rows[:, 3], octave, rows[:, 2])
         strips[part] = rows = masked(rows, mask, 2**octave)
         weakest.update(rows[rows[:, 4] > 0, 3])
@@ -181,7 +178,7 @@ def _differences(
     even: slice,
     compiled: ModuleType | None,
 ) -> tuple[Array32, int]:
-    """D (n + 2, rows, W) of the rows of a strip and REACH more, and where they begin.
+    """Return D (n + 2, rows, W) of a strip and REACH rows more, and its first row and column.
 
     Every second pixel of level n in these rows goes to the next octave, of the columns `even`.
     """
@@ -190,7 +187,6 @@ def _differences(
     reaches = [len(t) // 2 for t in taps]
 
     def rows(level: int) -> tuple[int, int]:
-        """Rows of a level that the levels after it need."""
         around = REACH + sum(reaches[level + 1 :])
         return max(0, start - around), min(height, stop + around)
 
@@ -224,10 +220,7 @@ def _blurred(
     difference: Array32 | None,
     first: int,
 ) -> None:
-    """Rows of an image times its gain, blurred both ways and mirrored at its borders, into `out`.
-
-    From row `top` on. What they differ by from the image goes to `difference`, from row `first` on.
-    """
+    """`compiled.blurred` without Numba."""
     blurred = cv2.sepFilter2D(image, cv2.CV_32F, taps * np.float32(gain), taps)
     if difference is not None:
         rows = slice(first, first + len(difference))
@@ -235,11 +228,8 @@ def _blurred(
     out[:] = blurred[top : top + len(out)]
 
 
-def _by_core(D: Array32, top: int, bottom: int, weakest: float, roundness: float) -> Array:
-    """Extrema (N, 5) of D (n + 2, rows, W) in rows top..bottom: x, y, layer, D, sole.
-
-    sole: 1 if it lies in the cell of its candidate, so that no other candidate leads to it; else 0.
-    """
+def _by_reference(D: Array32, top: int, bottom: int, weakest: float, roundness: float) -> Array:
+    """`compiled.extrema` without Numba."""
     wanted = D[:, top - REACH : bottom + REACH]
     layer, y, x = np.nonzero(reference.candidates(wanted, CANDIDATE * weakest))
     around = np.arange(2 * REACH + 1)
@@ -256,16 +246,16 @@ def _by_core(D: Array32, top: int, bottom: int, weakest: float, roundness: float
 
 
 def _distinct(rows: Array) -> Array:
-    """Rows (N, 5) without those whose cell, the last column, an earlier row has."""
+    """Keep the first of the places (N, 5) that have the same last column, the cell."""
     _, first = np.unique(rows[:, 4], return_index=True)
     return rows[np.sort(first)]
 
 
 def gain_of(gray: NDArray[Any], mask: NDArray[np.uint8] | None = None) -> float:
-    """Return the factor that brings the standard deviation of an image to 0.23; 0 if it has none.
+    """Return the factor that brings the standard deviation of an image to 0.23; 0 if it is flat.
 
-    So a keypoint does not depend on the gain of its image, nor on its type. A constant border and
-    what the mask hides do not count: they would change the keypoints elsewhere.
+    So keypoints do not depend on the gain or type of the image. A constant border and masked pixels
+    do not count: they would change the keypoints elsewhere.
     """
     if not gray.size:
         return 0.0
@@ -279,7 +269,7 @@ def gain_of(gray: NDArray[Any], mask: NDArray[np.uint8] | None = None) -> float:
 
 
 def _content(gray: NDArray[Any]) -> tuple[slice, slice]:
-    """Return rows and columns of an image without constant rows and columns at its borders."""
+    """Return rows and columns of an image without constant borders."""
     slices: list[slice] = []
     for axis in range(2):
         lines = gray if axis == 0 else gray[slices[0]].T

@@ -1,13 +1,12 @@
-"""The angles of keypoints, in the terms of the descriptor.
+"""The angles of keypoints, from the angle kernel of the descriptor.
 
 Around a keypoint the gradients have angles theta and weights w = sqrt(m), and g is a Gaussian.
 With psi the feature map of the descriptor's angle kernel k,
 
     V = sum of g w psi(theta),    f(alpha) = psi(alpha) . V = sum of g w k(theta - alpha)
 
-is how much gradient points along alpha. f is a trigonometric polynomial of degree 3, and V is what
-`describe_frames` makes with one spatial function, g, in place of 64. The angles of the keypoint are
-the maxima of f.
+measures the gradient along alpha. f is a trigonometric polynomial of degree 3; its maxima are the
+angles of the keypoint. `describe_frames` computes V with one spatial function, g, in place of 64.
 """
 
 from dataclasses import dataclass
@@ -25,16 +24,15 @@ from kd_cv.descriptor.spec import PLANES, Constants, Spec, smoothing
 
 #: Side of the patch in keypoint sizes, and deviation of g in sigmas: Lowe's.
 WINDOW, DEVIATION = 4.5, 1.5
-#: A maximum counts if it reaches this share of the highest.
+#: Smallest height of a maximum, relative to the highest.
 SECOND = 0.8
-#: The response of a keypoint turned to a lower maximum is less by this power of its share of the
-#: highest: a weak second angle gives way to another place.
+#: Responses are multiplied by this power of the relative height: weak second angles rank lower.
 YIELDING = 4
-#: f is looked at every 10 degrees, and a parabola laid through a maximum and its neighbours.
+#: f is sampled every 10 degrees; a parabola through a maximum and its neighbours refines it.
 ANGLES = 36
 DEGREES = 360.0 / ANGLES
 
-#: Whose angle it is, the angle in degrees, and its share of the highest maximum, each (M,).
+#: Index of the keypoint, angle in degrees, and height relative to the highest, each (M,).
 Angles = tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float32]]
 
 
@@ -68,20 +66,19 @@ def _constants(spec: Orientation) -> Constants:
 
 @lru_cache(maxsize=1)
 def psi_of_angles() -> NDArray[np.float32]:
-    """psi(alpha) at `ANGLES` angles: (7, ANGLES).
+    """Return psi(alpha) at `ANGLES` angles: (7, ANGLES).
 
-    theta points from bright to dark, the angle of a keypoint from dark to bright, as cv2.SIFT's.
+    theta points from bright to dark, the angle of a keypoint from dark to bright, as in cv2.SIFT.
     """
     alpha = np.deg2rad(DEGREES * np.arange(ANGLES)) + np.pi
     return THETA.psi(alpha).T.astype(np.float32)
 
 
 def maxima(f, least=SECOND):  # type: ignore[no-untyped-def]
-    """Maxima of f (N, ANGLES): which of the angles, how many steps beside them, and f as a share of
-    the highest, 1 where there is no gradient.
+    """Find maxima of f (N, ANGLES): flags, offsets in steps, and f relative to the highest.
 
-    All (N, ANGLES), for NumPy arrays and torch tensors alike. A maximum counts if its share is at
-    least `least`.
+    All (N, ANGLES), for NumPy arrays and torch tensors. A maximum needs a relative height of
+    `least`. Relative heights are 1 where there is no gradient.
     """
     if isinstance(f, np.ndarray):
         left, right, highest = np.roll(f, 1, 1), np.roll(f, -1, 1), f.max(1)[:, None]
@@ -95,46 +92,41 @@ def maxima(f, least=SECOND):  # type: ignore[no-untyped-def]
 def oriented(
     gray: NDArray[np.generic] | Pyramid, frames: Frames
 ) -> tuple[NDArray[np.int64], Frames, NDArray[np.float32]]:
-    """Frames (N, 4) turned to their angles: which of the N each is, (M,), the frames (M, 4), and
-    the share of the highest maximum that their angle has, (M,).
+    """Rotate frames (N, 4) to their angles: indices (M,), frames (M, 4), relative heights (M,).
 
     A frame has one angle or more; 0 where there is no gradient.
     """
-    index, angle, share = _angles_of(gray, frames, SECOND)
+    index, angle, height = _angles_of(gray, frames, SECOND)
     turned = frames[index]
     turned[:, 3] = angle
-    return index, turned, share
+    return index, turned, height
 
 
 def dominant_angles(gray: NDArray[np.generic], frames: Frames) -> NDArray[np.float64]:
-    """The strongest angle of each of frames (N, 4), in degrees: (N,); 0 where there is no gradient.
-
-    That of `oriented` where it has one alone; of several, the highest.
-    """
+    """Return the strongest angle of frames (N, 4), in degrees: (N,); 0 without a gradient."""
     index, angle, _ = _angles_of(gray, frames, 1.0)
     return angle[np.unique(index, return_index=True)[1]]
 
 
 def _angles_of(gray: NDArray[np.generic] | Pyramid, frames: Frames, least: float) -> Angles:
-    """The angles of frames (N, 4) that reach a share of the highest."""
     V = describe_frames(gray, frames, Orientation(), magnification=WINDOW)
     compiled = load_compiled_detector()
     return compiled.angles(V, psi_of_angles(), least) if compiled else angles(V, least)
 
 
 def angles(V: NDArray[np.float32], least: float = SECOND) -> Angles:
-    """The angles of all rows of V (N, 7)."""
-    # Not as a product of matrices: BLAS sums in an order that depends on the number of rows.
+    """Find the angles of V (N, 7) by NumPy."""
+    # No matrix product: BLAS sums in an order that depends on the number of rows.
     f = sum(V[:, k, None] * row for k, row in enumerate(psi_of_angles()))
-    peak, beside, share = maxima(f, least)
+    peak, beside, height = maxima(f, least)
     peak[~peak.any(axis=1), 0] = True
     index, step = np.nonzero(peak)
-    return index, (step + beside[index, step]) * DEGREES % 360.0, share[index, step]
+    return index, (step + beside[index, step]) * DEGREES % 360.0, height[index, step]
 
 
 @lru_cache(maxsize=1)
 def load_compiled_detector() -> ModuleType | None:
-    """The compiled parts of the detector, or None where Numba cannot be imported."""
+    """Return the compiled kernels, or None where Numba cannot be imported."""
     if not load_compiled():
         return None
     from kd_cv.detector import compiled

@@ -1,7 +1,7 @@
-"""Extrema and their fit, written once for NumPy arrays and torch tensors.
+"""Extrema and their fit, for NumPy arrays and torch tensors.
 
-Only operators and indexing that both libraries share are used. It is the witness of `fused`, and
-stands in for it where Numba is not there.
+Only operators and indexing common to both libraries are used. It tests `compiled`, and replaces it
+without Numba.
 
 D (..., n + 2, H, W) are the differences of one octave; a cube (3, 5, 5) is D around a candidate:
 scale, y, x.
@@ -38,12 +38,12 @@ def candidates(D, threshold: float):  # type: ignore[no-untyped-def]
 
 
 def fitted(cubes, constants: "Fit", contrast: float, roundness: float):  # type: ignore[no-untyped-def]
-    """The extremum of D near the middle of each cube (3, 5, 5, N), by Newton's method.
+    """Find the extremum of D near the middle of each cube (3, 5, 5, N), by Newton's method.
 
     D is interpolated by polynomials through all samples: of degree 4 in x and y, 2 in scale.
-    constants: `FIT`, as arrays of the cubes' library. Returns t (3, N), the way to it in x, y and
-    layers, its D (N,), and whether it is one (N,): not too far, |D| at least `contrast`, and
-    (a + b)^2 / (a b) of its curvatures below `roundness`.
+    constants: `FIT`, as arrays of the cubes' library. Returns the offset t (3, N) in x, y and
+    layers, its D (N,), and flags (N,): not too far, |D| at least `contrast`, and (a + b)^2 / (a b)
+    of its curvatures below `roundness`.
     """
     highest, *lower = constants.polynomials
     factors = list(constants.cofactors)
@@ -76,7 +76,7 @@ def fitted(cubes, constants: "Fit", contrast: float, roundness: float):  # type:
 
 
 class Fit(NamedTuple):
-    """Constants of `fitted`: polynomials, and where the derivatives stand among 27.
+    """Constants of `fitted`: polynomials, and indices of derivatives among 27.
 
     polynomials  (5, 3, 5, 3, 1) highest power first: of x, y and scale, sample, derivative; at t
                  they weigh the samples of D and of its derivatives (see `derivatives`)

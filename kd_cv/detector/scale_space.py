@@ -1,10 +1,9 @@
-"""The frozen description of the detector, and the constants that follow from it.
+"""The parameters and constants of the detector.
 
 Level i of octave o is the image blurred to sigma * 2^(o + i / n), n = layers of an octave, on a
 grid of every 2^o-th pixel. An image blurred by 0.9 of its pixels is well sampled at its own grid,
-so the image is not doubled first: a quarter of the pixels of Lowe's scale space, and the first
-octave lies where nothing was interpolated. D_i is level i + 1 minus level i; its extrema in space
-and scale, i = 1..n, are the keypoints.
+so the image is not doubled first: a quarter of the pixels of Lowe's scale space. D_i is level i + 1
+minus level i; its extrema in space and scale, i = 1..n, are the keypoints.
 """
 
 from dataclasses import dataclass
@@ -13,23 +12,23 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-#: Blur that an image has of itself, in its pixels, as cv2.SIFT assumes it.
+#: Blur of an input image in pixels, as in cv2.SIFT.
 CAMERA_BLUR = 0.5
 #: The taps of a blur reach this many sigmas to either side.
 TAPS_REACH = 3.0
-#: How much stronger an extremum is for being larger: by this power of its sigma. Large ones are
-#: found again more often; with more of it they crowd out the small ones, which lie more exactly.
+#: Power of sigma in the strength of an extremum. Large ones are more repeatable, but a higher power
+#: crowds out the small ones, which are located more exactly.
 FOR_SIZE = 0.1
 #: An octave has at least this many pixels a side.
 MIN_SIDE = 16
-#: The fit looks at this many pixels to either side of an extremum; none lies nearer to a border.
+#: Pixels at either side of an extremum that the fit uses; none lies nearer to a border.
 REACH = 2
 #: Steps of Newton's method, and how far from its pixel and layer an extremum may end.
 STEPS = 4
 FARTHEST = 0.95
-#: Where fewer extrema have the contrast that is asked for, so many may have less.
+#: Number of extrema that may have less contrast, if fewer have enough.
 FEW = 500
-#: A pixel has at least this share of the D of the extremum that it is a candidate for.
+#: Smallest D of a candidate, relative to that of its extremum.
 CANDIDATE = 0.75
 
 Array = NDArray[np.float64]
@@ -42,8 +41,8 @@ class ScaleSpace:
     contrast   of an extremum: n times its `strength`, for an image whose values have a standard
                deviation of 0.23, as photographs in the range 0..1 have
     edge       largest ratio of the two curvatures of D
-    faint      weakest contrast of the `FEW` strongest, where an image has fewer of more; None: they
-               need that of all
+    faint      weakest contrast of the `FEW` strongest, where an image has fewer above `contrast`;
+               None: no exception
 
     >>> ScaleSpace().sigmas.round(2)
     array([0.9 , 1.13, 1.43, 1.8 , 2.27, 2.86])
@@ -62,7 +61,7 @@ class ScaleSpace:
 
     @cached_property
     def taps(self) -> tuple[Array, ...]:
-        """What makes level 0 of the image, and each further level of the one before: n + 3."""
+        """Taps that make level 0 from the image, and each level from the one before: n + 3."""
         before = np.concatenate([[min(CAMERA_BLUR, 0.99 * self.sigma)], self.sigmas[:-1]])
         return tuple(gaussian(s) for s in np.sqrt(self.sigmas**2 - before**2))
 
@@ -71,7 +70,7 @@ class ScaleSpace:
         return abs(D) * 2.0 ** (FOR_SIZE * (octave + layer / self.layers - 1))
 
     def smallest(self, strength: float, octave: int) -> float:
-        """|D| that no extremum of an octave is below that has this strength."""
+        """Lower bound on |D| in an octave at this strength."""
         return float(strength / self.strength(1.0, octave, self.layers + 1))
 
     @property
@@ -90,7 +89,6 @@ class ScaleSpace:
         return (self.edge + 1) ** 2 / self.edge
 
     def octaves(self, shape: tuple[int, ...]) -> int:
-        """How many octaves an image (H, W) has."""
         count, side = 0, min(shape)
         while side >= MIN_SIDE:
             count, side = count + 1, (side + 1) // 2
@@ -98,14 +96,14 @@ class ScaleSpace:
 
 
 def gaussian(sigma: float) -> Array:
-    """Taps of a sampled Gaussian, of sum 1."""
+    """Return taps of a sampled Gaussian, of sum 1."""
     reach = int(np.ceil(TAPS_REACH * sigma))
     taps = np.exp(-0.5 * (np.arange(-reach, reach + 1) / sigma) ** 2)
     return np.asarray(taps / taps.sum())
 
 
 def interpolation(reach: int) -> Array:
-    """Lagrange's polynomials through samples at -r..r: (2r + 1, 2r + 1).
+    """Return Lagrange's polynomials through samples at -r..r: (2r + 1, 2r + 1).
 
     The weight of sample i at t is the sum over p of t^p interpolation[p, i].
     """
@@ -114,7 +112,7 @@ def interpolation(reach: int) -> Array:
 
 
 def derivatives(reach: int) -> Array:
-    """`interpolation` with its first and second derivative by t: (3, 2r + 1, 2r + 1)."""
+    """Return `interpolation` with its first and second derivative by t: (3, 2r + 1, 2r + 1)."""
     value = interpolation(reach)
     powers = np.arange(len(value))[:, None]
     lowered = [value]

@@ -12,9 +12,8 @@ from kd_cv.detector.scale_space import ScaleSpace
 Made = TypeVar("Made")
 
 LAYERS, EDGE_THRESHOLD, SIGMA = 3, 10.0, 1.8
-#: Weakest contrast of keypoints; where a number of them is asked for, the strongest of which are
-#: kept; and of the few that an image without any stronger ones has: below it there is the noise of
-#: 8 bits and of JPEG.
+#: Weakest contrast of keypoints; with a limit on their number; and for images with few keypoints:
+#: below it there is the noise of 8 bits and of JPEG.
 CONTRAST, COUNTED_CONTRAST, LEAST_CONTRAST = 0.04, 0.03, 0.01
 MAX_FEATURES, MAX_LAYERS, MAX_SIGMA, MAX_THRESHOLD = 2**31 - 1, 16, 16.0, 1e6
 
@@ -45,17 +44,15 @@ class DoGSettings:
 
     @property
     def contrast(self) -> float:
-        """The weakest contrast of a keypoint, where there are enough."""
         return CONTRAST if self.contrastThreshold is None else self.contrastThreshold
 
     @property
     def record(self) -> dict[str, Any]:
-        """All that decides the keypoints, as JSON can hold it."""
+        """Everything that decides the keypoints, for JSON."""
         return {"detector": "dog", **asdict(self), "contrastThreshold": self.contrast}
 
     @cached_property
     def space(self) -> ScaleSpace:
-        """What is searched, and for what."""
         contrast, faint = self.contrast, None
         if self.nfeatures and self.contrastThreshold is None:
             contrast, faint = COUNTED_CONTRAST, LEAST_CONTRAST

@@ -1,7 +1,7 @@
-"""The search for nearest neighbours, compiled by Numba: a matrix product that is never stored.
+"""Search for nearest neighbours, compiled by Numba, without storing the matrix product.
 
-`product` multiplies 6 rows with a panel of 16 columns in the registers of the processor. Each strip
-of 6 rows and `STRIP` columns is then reduced while it lies in the first cache.
+`product` multiplies 6 rows with a panel of 16 columns in registers. Each strip of 6 rows and
+`STRIP` columns is reduced while it lies in the first cache.
 """
 
 from functools import partial
@@ -83,13 +83,13 @@ def search_rows(
     a: Any, panels: Any, start: Any, stop: Any, scores: Any, columns: Any,
     column_scores: Any, column_rows: Any,
 ) -> None:  # fmt: skip
-    """Find the best columns of the rows start to stop, and the best of these rows in each column.
+    """Find the best columns of rows start to stop, and the best of these rows in each column.
 
     a                           (N, D), N a multiple of `ROWS`
     panels                      (P, 1 + D, 16), -|b|^2 / 2 and b of 16 columns; P * 16 is a multiple
                                 of `STRIP`
-    scores, columns             (N, K) largest values of each row, in order, and where
-    column_scores, column_rows  (P * 16,) largest value of each column, and where
+    scores, columns             (N, K) largest values of each row, in order, and their columns
+    column_scores, column_rows  (P * 16,) largest value of each column, and its row
     """
     last = scores.shape[1] - 1
     strip = np.empty((ROWS, STRIP), np.float32)
@@ -131,7 +131,7 @@ def search_rows(
 
 @jit
 def rank(a: Any, b: Any, columns: Any, distances: Any) -> None:
-    """Sort columns (N, K) by |a[n] - b[column]|, then by column; distances (N, K) are filled."""
+    """Sort columns (N, K) by |a[n] - b[column]|, then by column; fill distances (N, K)."""
     for n in range(len(a)):
         for k in range(columns.shape[1]):
             column = columns[n, k]

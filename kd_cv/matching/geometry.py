@@ -1,4 +1,4 @@
-"""Geometry of two views: pure functions of points and matrices."""
+"""Geometry of two views."""
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -7,7 +7,7 @@ Float64 = NDArray[np.float64]
 
 
 def warp_points(points: ArrayLike, H_0to1: ArrayLike) -> Float64:
-    """Points (N, 2) of image 0 in image 1; a point that leaves the plane becomes infinite."""
+    """Map points (N, 2) of image 0 to image 1; points on the horizon become infinite."""
     points, H_0to1 = as_points(points, "points"), as_homography(H_0to1, "H_0to1")
     warped = np.column_stack([points, np.ones(len(points))]) @ H_0to1.T
     w = warped[:, 2:]
@@ -15,7 +15,7 @@ def warp_points(points: ArrayLike, H_0to1: ArrayLike) -> Float64:
 
 
 def reprojection_errors(points0: ArrayLike, points1: ArrayLike, H_0to1: ArrayLike) -> Float64:
-    """Distances (M,) in image 1 between warped points0 (M, 2) and points1 (M, 2)."""
+    """Return distances (M,) in image 1 between warped points0 (M, 2) and points1 (M, 2)."""
     points1 = as_points(points1, "points1")
     warped = warp_points(points0, H_0to1)
     if warped.shape != points1.shape:
@@ -26,9 +26,9 @@ def reprojection_errors(points0: ArrayLike, points1: ArrayLike, H_0to1: ArrayLik
 
 
 def epipolar_errors(points0: ArrayLike, points1: ArrayLike, F_0to1: ArrayLike) -> Float64:
-    """Sampson errors (M,) of matches points0 and points1 (M, 2): zero where x1^T F x0 = 0.
+    """Return Sampson errors (M,) of points0 and points1 (M, 2): zero where x1^T F x0 = 0.
 
-    To first order, how far the four coordinates must move together until it is:
+    To first order, the distance that the four coordinates must move to get there:
     |x1^T F x0| / sqrt((F x0)_1^2 + (F x0)_2^2 + (F^T x1)_1^2 + (F^T x1)_2^2).
     """
     points0, points1 = as_points(points0, "points0"), as_points(points1, "points1")
@@ -64,7 +64,6 @@ def cross_matrix(t: ArrayLike) -> Float64:
 
 
 def as_points(points: ArrayLike, name: str) -> Float64:
-    """Check points (N, 2)."""
     points = np.asarray(points, np.float64)
     if points.size == 0:
         return points.reshape(0, 2)
@@ -74,7 +73,7 @@ def as_points(points: ArrayLike, name: str) -> Float64:
 
 
 def as_homography(H: ArrayLike, name: str) -> Float64:
-    """Check a homography, or another matrix (3, 3)."""
+    """Check a (3, 3) matrix."""
     H = np.asarray(H, np.float64)
     if H.shape != (3, 3):
         raise ValueError(f"{name} must be (3, 3), got shape {H.shape}")

@@ -1,4 +1,4 @@
-"""Metrics of matches between two images: pure functions of arrays."""
+"""Metrics of matches between two images."""
 
 from __future__ import annotations
 
@@ -21,13 +21,12 @@ def average_precision(
     *,
     ties: Literal["wrong first", "as given"] = "wrong first",
 ) -> float:
-    """Area under the precision-recall curve of answers ranked by score, best (highest) first.
+    """Return the area under the precision-recall curve of answers, the highest score first.
 
-    The convention of HPatches: one point of the curve per answer, starting at recall 0 and
-    precision 1, and trapezoids between the points. n_positive (by default the number of correct
-    answers) is what recall is relative to; correct answers that were never given lower the score.
-    An answer with score -inf counts as not given. Without any positive the score is 0.
-    ties: "as given" ranks answers of one score in the order of the input, as HPatches does.
+    As in HPatches: one point of the curve per answer, starting at recall 0 and precision 1, and
+    trapezoids between them. Recall is relative to n_positive, by default the number of correct
+    answers. An answer with score -inf counts as missing. Without any positive the result is 0.
+    ties: "as given" ranks equal scores in the order of the input, as HPatches does.
     """
     scores, correct = as_labelled(scores, correct)
     n_correct = int(correct.sum())
@@ -51,11 +50,11 @@ def match_precision(
     H_0to1: ArrayLike,
     threshold: float = 3.0,
 ) -> float | None:
-    """Average precision of the nearest neighbours of image 0's keypoints, ranked by ratio.
+    """Return the average precision of nearest neighbours, ranked by ratio.
 
     image0, image1: points (N, 2) and descriptors (N, D). A match is correct within `threshold`
-    pixels of the true place; recall is relative to the keypoints of image 0 with any keypoint of
-    image 1 there. None if there is no such keypoint.
+    pixels; recall is relative to the keypoints of image 0 that have a keypoint of image 1 there.
+    None if there is no such keypoint.
     """
     (points0, descriptors0), (points1, descriptors1) = image0, image1
     if not len(points0) or not len(points1):
@@ -71,7 +70,7 @@ def match_precision(
 def near_truth(
     points0: Float64, points1: Float64, H_0to1: ArrayLike, threshold: float
 ) -> NDArray[np.bool_]:
-    """Which points1 (M, 2) lie within `threshold` pixels of the warped points0 (N, 2): (N, M)."""
+    """Which points1 (M, 2) lie within `threshold` pixels of warped points0 (N, 2): (N, M)."""
     truth = warp_points(points0, H_0to1)
     return np.linalg.norm(truth[:, None] - points1[None], axis=2) <= threshold
 
@@ -79,7 +78,7 @@ def near_truth(
 def homography_corner_error(
     H_0to1: ArrayLike | None, H_true: ArrayLike, shape: Sequence[int]
 ) -> float:
-    """Mean distance, in pixels of image 1, of the corners of image 0 under H_0to1 and H_true.
+    """Return the mean distance, in pixels of image 1, of corners under H_0to1 and H_true.
 
     shape: (height, width) of image 0. A missing or degenerate estimate has infinite error.
     """
@@ -103,7 +102,7 @@ def as_scores(values: ArrayLike, name: str) -> Float64:
 
 
 def as_labelled(scores: ArrayLike, labels: ArrayLike) -> tuple[Float64, NDArray[np.bool_]]:
-    """Scores (N,) and as many labels (N,)."""
+    """Check scores (N,) and labels (N,)."""
     scores, labels = as_scores(scores, "scores"), np.asarray(labels)
     if labels.ndim != 1 or not np.isin(labels, (0, 1)).all():
         raise ValueError("labels must be (N,) of 0 and 1, or of booleans")

@@ -1,9 +1,9 @@
-"""Nearest neighbours of descriptors: matches, and the ratio that says how certain they are.
+"""Nearest neighbours of descriptors, and the ratio test.
 
--|a - b|^2 / 2 = a . b - |a|^2 / 2 - |b|^2 / 2, so a matrix product finds the nearest. It is done
-in strips, of which only the `KEPT` best columns of each row and the best row of each column are
-kept: memory does not grow with N0 x N1. The distances of these few are computed again from the
-differences, so the rounding errors of the product decide nothing.
+-|a - b|^2 / 2 = a . b - |a|^2 / 2 - |b|^2 / 2, so a matrix product finds the nearest. Of each strip
+only the `KEPT` best columns of each row and the best row of each column are stored, so memory does
+not grow with N0 x N1. Their distances are recomputed from differences, without the rounding errors
+of the product.
 """
 
 from functools import lru_cache
@@ -16,11 +16,9 @@ from kd_cv.checks import as_float
 from kd_cv.parallel import in_parallel
 from kd_cv.types import Array32
 
-#: Of the distances to the nearest and to the second nearest, at most: of KD, whose whitening
-#: spreads unrelated descriptors evenly, and of SIFT.
+#: Largest ratio of KD, whose whitening spreads unrelated descriptors evenly, and of SIFT.
 RATIO, SIFT_RATIO = 0.85, 0.8
-#: Keypoints at most this many pixels apart are at one place: they may be the same point with
-#: another orientation or scale, or seen in another view.
+#: Keypoints within this many pixels are at one place: another orientation, scale or view.
 SAME_PLACE = 5.0
 SAME_CELL = 1.5  # pixels: matches whose ends lie in the same cells are one
 JOBS, JOB = 64, 384  # of the compiled search at most; rows of a job at least, a multiple of 6
@@ -40,15 +38,15 @@ def match_descriptors(
     points0: ArrayLike | None = None,
     points1: ArrayLike | None = None,
 ) -> Matches:
-    """Match d0 (N0, D) to their nearest neighbours in d1 (N1, D): matches (M, 2) and ratios (M,).
+    """Match d0 (N0, D) to nearest neighbours in d1 (N1, D): matches (M, 2) and ratios (M,).
 
-    The ratio of a match is the distance of the nearest neighbour over that of the second nearest;
-    without a second it is 0. Descriptors of zeros match nothing.
+    The ratio is the distance of the nearest neighbour over that of the second nearest, or 0 without
+    a second. Zero descriptors match nothing.
 
-    With points0 (N0, 2) and points1 (N1, 2), the positions of the keypoints, the second neighbour
-    is the nearest at another place, more than `SAME_PLACE` pixels from the first; a match is mutual
-    if the neighbour of the neighbour is at the same place; and of the matches between the same two
-    places only the one with the smallest ratio is returned.
+    With positions points0 (N0, 2) and points1 (N1, 2), the second neighbour is the nearest at
+    another place, more than `SAME_PLACE` pixels from the first; a match is mutual if the neighbour
+    of the neighbour is at the same place; and of several matches between the same two places only
+    the one with the smallest ratio is returned.
     """
     ratio = as_ratio(ratio)
     if d0 is None or d1 is None:
@@ -79,9 +77,9 @@ def match_descriptors(
 
 
 def nearest(a: Array32, b: Array32) -> tuple[Indices, Indices]:
-    """Columns (N0, min(KEPT, N1)) of the b nearest to each a, and the row (N1,) nearest to each b.
+    """Return the nearest b of each a, (N0, min(KEPT, N1)), and the nearest a of each b, (N1,).
 
-    Both but for the rounding errors of the product; the columns in any order.
+    Up to the rounding errors of the product; columns in any order.
     """
     compiled = _compiled()
     if compiled is None:
@@ -89,7 +87,7 @@ def nearest(a: Array32, b: Array32) -> tuple[Indices, Indices]:
     rows_of_six, panels = _packed(a, b, compiled)
     scores = np.full((len(a), min(KEPT, len(b))), LOWEST)
     columns = np.zeros(scores.shape, np.int64)
-    # Every job has its own best rows, so no two write to one place.
+    # Every job writes to its own best rows.
     size = max(JOB, -(-len(a) // (JOBS * JOB)) * JOB)
     starts = range(0, len(a), size)
     best = np.full((len(starts), panels.shape[0] * panels.shape[2]), LOWEST)
@@ -107,7 +105,7 @@ def nearest(a: Array32, b: Array32) -> tuple[Indices, Indices]:
 
 
 def _packed(a: Array32, b: Array32, compiled: Any) -> tuple[Array32, Array32]:
-    """a and b as `search_rows` takes them, for -|a - b|^2 / 2 = a . b - |a|^2 / 2 - |b|^2 / 2."""
+    """Pad a and b for `search_rows`."""
     left = np.zeros((-(-len(a) // compiled.ROWS) * compiled.ROWS, a.shape[1] + 1), np.float32)
     left[: len(a), :-1], left[: len(a), -1] = a, _half_squares(a)
     wide = -(-len(b) // compiled.STRIP) * compiled.STRIP
@@ -119,7 +117,7 @@ def _packed(a: Array32, b: Array32, compiled: Any) -> tuple[Array32, Array32]:
 
 
 def _half_squares(x: Array32) -> Array32:
-    """-|x|^2 / 2 of the rows."""
+    """-|x|^2 / 2 of each descriptor."""
     return np.float32(-0.5) * np.einsum("nd,nd->n", x, x)
 
 
@@ -144,7 +142,7 @@ def nearest_numpy(a: Array32, b: Array32) -> tuple[Indices, Indices]:
 def _ratios(
     a: Array32, b: Array32, columns: Indices, places1: Array32 | None
 ) -> tuple[Indices, Array32]:
-    """The nearest b (N0,) of each a and its ratio (N0,), of the candidates `columns` (N0, K)."""
+    """Return the nearest b (N0,) of each a and its ratio (N0,), from candidates (N0, K)."""
     columns, distances = _ranked(a, b, columns)
     first, best = columns[:, 0], distances[:, 0]
     if places1 is None:
@@ -161,7 +159,7 @@ def _ratios(
 
 
 def _elsewhere(a: Array32, b: Array32, places1: Array32, first: Indices) -> Array32:
-    """Distances (N,) of a (N, D) to the nearest b not at the place of b[first]; inf if none is."""
+    """Return distances (N,) of a (N, D) to the nearest b at another place than b[first], or inf."""
     second = np.full(len(a), np.inf, np.float32)
     halves = _half_squares(b)
     for i in range(0, len(a), JOB):
@@ -177,7 +175,7 @@ def _elsewhere(a: Array32, b: Array32, places1: Array32, first: Indices) -> Arra
 def _is_mutual(
     a: Array32, b: Array32, first: Indices, back: Indices, places0: Array32 | None
 ) -> NDArray[np.bool_]:
-    """Whether no a is nearer to b[first] (N0,) than its own; back: the row nearest by the product.
+    """Whether no a is nearer to b[first] (N0,); back: the nearest row by the product.
 
     With places: no a at another place.
     """
@@ -196,7 +194,7 @@ def _is_mutual(
 
 
 def _best_of_places(places0: Array32, places1: Array32, ratios: Array32) -> NDArray[np.bool_]:
-    """Which matches (M,) have the smallest ratio of all between the same two places."""
+    """Which matches (M,) have the smallest ratio between the same two places."""
     order = np.argsort(ratios, kind="stable")
     cells = np.floor(np.concatenate([places0, places1], axis=1)[order] / SAME_CELL)
     kept = np.zeros(len(ratios), bool)
@@ -209,9 +207,9 @@ def _apart(x: Array32, y: Array32) -> NDArray[np.bool_]:
 
 
 def _ranked(a: Array32, b: Array32, columns: Indices) -> tuple[Indices, Array32]:
-    """Columns (N, K) sorted by the distances |a - b[columns]|, and these distances (N, K).
+    """Sort columns (N, K) by the distances |a - b[columns]|; return both.
 
-    From the differences: the product rounds the distances of near copies to 0.
+    From differences: the product rounds the distances of near copies to 0.
     """
     columns, distances = columns.copy(), np.empty(columns.shape, np.float32)
     compiled = _compiled()
@@ -225,7 +223,6 @@ def _ranked(a: Array32, b: Array32, columns: Indices) -> tuple[Indices, Array32]
 
 
 def _distances(a: Array32, b: Array32, column: Indices) -> Array32:
-    """|a - b[column]| (N,)."""
     return _ranked(a, b, column[:, None])[1][:, 0]
 
 
@@ -249,7 +246,6 @@ def _places(points: ArrayLike, d: NDArray[Any]) -> Array32:
 
 
 def no_matches() -> Matches:
-    """Matches and ratios of two images without matches."""
     return np.zeros((0, 2), np.int64), np.zeros(0, np.float32)
 
 

@@ -1,4 +1,4 @@
-"""Match two images: load, extract, search neighbours, estimate and refine a model."""
+"""Match two images: extract, search neighbours, estimate and refine a model."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -43,12 +43,12 @@ from kd_cv.types import Detector, Feature, KeyPoints, Picture
 from kd_cv.views import VIEWS
 
 STEPS = ("detect", "describe", "match", "geometry")
-MAX_KEYPOINTS = 20_000  # of an image, by default: textures have hundreds of thousands
-#: How many inliers are enough after so many views; with fewer, and fewer than a fifth of the
-#: keypoints, views="auto" searches the next number of views. Easy pairs lose accuracy with views.
+MAX_KEYPOINTS = 20_000  # of an image: textures have hundreds of thousands
+#: Inliers that are enough with so many views. With fewer, and fewer than a fifth of the keypoints,
+#: views="auto" searches more views. Easy pairs lose accuracy with views.
 ENOUGH = {1: 400, 3: 60, 5: 0, 11: 0}
 AUTO = (1, 3, 11)
-#: So many times the keypoints are searched in a second or third look, up to `MAX_KEYPOINTS`.
+#: Factors of the number of keypoints in a second or third search, up to `MAX_KEYPOINTS`.
 MORE = {1: 1, 3: 2, 5: 2, 11: 4}
 
 
@@ -68,26 +68,26 @@ def match(
     max_size: int | None = None,
     views: int | str = "auto",
 ) -> MatchResult:
-    """Match two images and estimate what they have in common.
+    """Match two images and estimate the two-view model of the matches.
 
     image0, image1  arrays (BGR), paths, PIL images or torch tensors (C, H, W)
     descriptor  "kd", "sift", "rootsift", or any object with detectAndCompute
     detector    any object with OpenCV's detect; the descriptor's own by default
-    max_keypoints  at most so many of each image, the strongest; MAX_KEYPOINTS (20,000) by default.
-                A descriptor that finds fewer, such as KDDescriptor(200), is not asked for more
+    max_keypoints  limit for each image, keeping the strongest; MAX_KEYPOINTS (20,000) by default. A
+                descriptor with a smaller limit, such as KDDescriptor(200), keeps it
     ratio       accept a match whose nearest neighbour is closer than `ratio` times the nearest at
-                another place; by default what is usual: 0.85 for KD, 0.8 for other descriptors
-    mutual      and is the nearest neighbour in both directions
+                another place; by default 0.85 for KD, 0.8 for other descriptors
+    mutual      accept a match only if it is the nearest in both directions
     threshold   of the model's inliers, in pixels
     model       "homography" for one plane, "fundamental" for a scene, "essential" for a scene and
                 known cameras, which gives their pose; "auto" tells a plane from a scene
     camera0, camera1  (3, 3) camera matrices, or focal lengths in pixels with the axis in the middle
-                of the image; by default what the EXIF data says, and for camera1 what camera0 is
+                of the image; by default from EXIF data, and camera1 from camera0
     max_size    larger images are reduced to this longer side; results are in their own pixels
-    views       how many synthetic views of each image to search, for wide viewpoint changes: 1, 3,
+    views       number of synthetic views of each image to search, for wide viewpoint changes: 1, 3,
                 5 or 11. "auto" searches the image itself; 3 views, for twice as many keypoints, if
-                there are fewer than 400 inliers; and 11 views, for four times as many, if there
-                are fewer than 60 then
+                there are fewer than 400 inliers; and 11 views, for four times as many, if there are
+                then fewer than 60
 
     >>> result = match(image0, image1)
     >>> result.success, result.H_0to1.round()[:2, 2]
@@ -96,13 +96,13 @@ def match(
     if detector is not None and not callable(getattr(detector, "detect", None)):
         raise TypeError(f"detector must have a method detect, got {type(detector).__name__}")
     if isinstance(descriptor, str) and descriptor == "kd" and detector is not None:
-        descriptor = KDDescriptor(detector=detector)  # which knows the windows of its keypoints
+        descriptor = KDDescriptor(detector=detector)  # it knows the patch sizes
     for name, number in (("max_keypoints", max_keypoints), ("max_size", max_size)):
         if number is not None:
             as_int(number, name)
     feature = _limited(as_feature(descriptor), max_keypoints)
     counts = _counts(views, feature)
-    check_model(model, cameras=True)  # of which `_cameras` knows more
+    check_model(model, cameras=True)  # `_cameras` checks them
     if ratio is None:
         ratio = RATIO if isinstance(feature, KDDescriptor) else SIFT_RATIO
     ratio, threshold = as_ratio(ratio), as_positive(threshold, "threshold")
@@ -149,11 +149,11 @@ class Found(NamedTuple):
 
 
 def search_views(look: Callable[[int, int], Found], counts: Sequence[int]) -> tuple[Found, int]:
-    """Look with so many views, one number after the other while there are too few inliers.
+    """Search one number of views after the other while there are too few inliers.
 
     look  (number of views, factor of the number of keypoints) -> Found
 
-    Returns the one with the most inliers, and its number of views.
+    Returns the result with the most inliers, and its number of views.
     """
     best, used = look(counts[0], 1), counts[0]
     for last, count in pairwise(counts):
@@ -193,11 +193,11 @@ def search(
 
 
 def _counts(views: int | str, feature: Feature) -> tuple[int, ...]:
-    """The numbers of views to search, one after the other while there are too few inliers."""
-    ours = isinstance(feature, KDDescriptor) and feature.detector is None
+    """Return the numbers of views to try, in order."""
+    is_kd = isinstance(feature, KDDescriptor) and feature.detector is None
     if views != "auto" and views not in VIEWS:
         raise ValueError(f"views must be 'auto' or one of {list(VIEWS)}, got {views!r}")
-    if not ours:
+    if not is_kd:
         if views not in ("auto", 1):
             raise ValueError(f"views={views} needs the detector of KDDescriptor itself")
         return (1,)
@@ -208,14 +208,14 @@ def _counts(views: int | str, feature: Feature) -> tuple[int, ...]:
 
 
 def _with_views(feature: Feature, count: int, more: int) -> Feature:
-    """The descriptor, searching so many views for `more` times as many keypoints."""
+    """Set the number of views, and multiply the number of keypoints by `more`."""
     if isinstance(feature, KDDescriptor) and feature.settings.views != count:
         return feature.with_settings(views=count, nfeatures=_times(more, feature.getNFeatures()))
     return feature
 
 
 def _times(more: int, number: int) -> int:
-    """`more` times a number of keypoints, but no more than MAX_KEYPOINTS if it is less than that.
+    """Multiply a number of keypoints, up to MAX_KEYPOINTS; a larger number stays.
 
     >>> _times(4, 2000), _times(4, 6000), _times(4, 30000)
     (8000, 20000, 30000)
@@ -224,7 +224,7 @@ def _times(more: int, number: int) -> int:
 
 
 def _fundamental(views: TwoViews, K0: Any, K1: Any) -> NDArray[np.float64] | None:
-    """F_0to1 of a scene, whichever way it was found."""
+    """F_0to1 of a scene, from either model."""
     if views.model == "essential" and views.matrix is not None:
         return fundamental_of(views.matrix, K0, K1)
     return views.matrix if views.model == "fundamental" else None
@@ -233,7 +233,7 @@ def _fundamental(views: TwoViews, K0: Any, K1: Any) -> NDArray[np.float64] | Non
 def _cameras(
     sources: tuple[Source, Source], given: tuple[Any, Any], model: str
 ) -> tuple[NDArray[np.float64] | None, NDArray[np.float64] | None]:
-    """The matrices of both cameras, as they are given or as EXIF says; None if one is not known."""
+    """Return the matrices of both cameras, as given or from EXIF; None if one is unknown."""
     if given[1] is None:
         given = given[0], given[0]
     cameras: list[NDArray[np.float64] | None] = []
@@ -260,7 +260,7 @@ def _cameras(
 def _failure(
     pixels: tuple[Any, Any], keypoints: tuple[KeyPoints, KeyPoints], views: TwoViews
 ) -> str:
-    """Why nothing was found, in one sentence."""
+    """Say in one sentence why there is no model."""
     for k in range(2):
         if not keypoints[k]:
             return f"image {k} has no keypoints: {_poor(as_gray(pixels[k]))}"
@@ -274,10 +274,9 @@ def _failure(
 
 
 def _poor(gray: NDArray[Any]) -> str:
-    """What is wrong with an image in which nothing is found."""
+    """Say why an image has no keypoints."""
     if not gray.size or min(gray.shape) < 16:
         return f"it is tiny, {gray.shape[1]} x {gray.shape[0]} pixels"
-    # As a detector sees it, in 8 bits.
     low, high = np.percentile(to_8bit(gray), (1, 99))
     if high < 32:
         return f"it is too dark, 99 of 100 pixels are at most {high:.0f} of 255"
@@ -291,7 +290,7 @@ def _poor(gray: NDArray[Any]) -> str:
 def _extract(
     feature: Feature, detector: Detector | None, image: Any, limit: int, max_size: int | None
 ) -> tuple[KeyPoints, Any]:
-    """Keypoints, at most `limit`, and descriptors of an image, in its own pixels."""
+    """Return at most `limit` keypoints, and descriptors, in the image's own pixels."""
     gray = as_gray(image)
     if max_size is not None and max(gray.shape) > max_size:
         small = reduced(gray, max_size)
@@ -311,20 +310,20 @@ def _extract(
 
 
 def _strongest(keypoints: Sequence[cv2.KeyPoint], limit: int) -> NDArray[np.int64]:
-    """Indices of the keypoints of the largest response, at most `limit`, in their order."""
+    """Return indices of the `limit` keypoints of largest response, in their order."""
     responses = np.array([keypoint.response for keypoint in keypoints])
     return np.sort(np.argsort(-responses, kind="stable")[:limit])
 
 
 def _taken_by(feature: Any, image: Any) -> Any:
-    """The image as it is for ours; in 8 bits for others, which take no more."""
+    """Convert an image to 8 bits for detectors other than kd_cv's."""
     if isinstance(feature, KDDescriptor | DoG) or np.asarray(image).dtype == np.uint8:
         return image
     return to_8bit(as_gray(image))
 
 
 def _limited(feature: Feature, max_keypoints: int | None) -> Feature:
-    """The descriptor with at most max_keypoints; None: `MAX_KEYPOINTS` that are strong enough."""
+    """Limit the descriptor to max_keypoints; None: `MAX_KEYPOINTS` above the contrast threshold."""
     if not isinstance(feature, KDDescriptor) or feature.detector is not None:
         return feature
     own = feature.getNFeatures()
@@ -337,7 +336,7 @@ def _limited(feature: Feature, max_keypoints: int | None) -> Feature:
 
 
 def enlarged(keypoints: KeyPoints, x: float, y: float) -> KeyPoints:
-    """Keypoints of an image reduced x and y times, in the pixels of the image itself."""
+    """Map keypoints of an image reduced x and y times to the image itself."""
     frames = resized_frames(from_keypoints(keypoints), np.array([x, y])).tolist()
     return tuple(
         cv2.KeyPoint(*frame, k.response, k.octave, k.class_id)
@@ -350,9 +349,9 @@ _seconds: ContextVar[dict[str, float] | None] = ContextVar("seconds", default=No
 
 @contextmanager
 def timing() -> Iterator[dict[str, float]]:
-    """Time the calls of `match` in the block: the seconds of each of STEPS, both images together.
+    """Time the calls of `match` in the block: the seconds of each of STEPS for both images.
 
-    For a descriptor that detects and describes in one call, all of it counts as "describe".
+    A descriptor that detects and describes in one call counts as "describe".
 
     >>> with timing() as seconds:
     ...     result = match(image, image)

@@ -2,7 +2,7 @@
 
 Every refinement minimises the Cauchy loss sum_i log(1 + e_i^2 / scale^2) of the errors e_i of the
 matches in pixels. Levenberg-Marquardt steps d solve (J^T W J) d = -J^T W e with the weights
-W = 1 / (scale^2 + e^2) and the analytic Jacobian J. Scales may differ from match to match:
+W = 1 / (scale^2 + e^2) and the analytic Jacobian J. Each match may have its own scale:
 
     model        error                                   step d
     homography   |H x0 - x1| and |H^-1 x1 - x0|          8 numbers: H + D, D orthogonal to H
@@ -10,7 +10,7 @@ W = 1 / (scale^2 + e^2) and the analytic Jacobian J. Scales may differ from matc
                                                             exp(-v) V^T, a + d
     pose         Sampson error, F = K1^-T [t]x R K0^-1   5: R exp(w), t + 2 numbers, |t| = 1
 
-Inside this module points are columns, (3, M), which NumPy computes fastest.
+In this module points are columns, (3, M), the fastest layout for NumPy.
 """
 
 from collections.abc import Callable
@@ -111,7 +111,7 @@ def levenberg_marquardt(
 
     linearise  model -> errors (E, M), E coordinates of each match, and Jacobian (P, E, M)
     move       model, step (P,) -> model
-    scale      of the errors: of all, or (M,) of each match
+    scale      of the errors: one, or (M,), one for each match
     """
     errors, J = linearise(model)
     loss, weights = _cauchy(errors, scale)
@@ -147,7 +147,7 @@ def levenberg_marquardt(
 
 
 def transfer(H: Float64, x0: Float64, x1: Float64, D: Float64) -> tuple[Float64, Float64]:
-    """Errors H x0 - x1 (2, M) in the plane and their derivatives (P, 2, M) along D (P, 3, 3)."""
+    """Return errors H x0 - x1 (2, M) and their derivatives (P, 2, M) along D (P, 3, 3)."""
     y = H @ x0
     w = np.where(np.abs(y[2]) > 1e-9, y[2], 1e-9)
     there = y[:2] / w
@@ -157,7 +157,7 @@ def transfer(H: Float64, x0: Float64, x1: Float64, D: Float64) -> tuple[Float64,
 
 
 def sampson(F: Float64, x0: Float64, x1: Float64, D: Float64) -> tuple[Float64, Float64]:
-    """Signed Sampson errors (1, M) and their derivatives (P, 1, M) along D (P, 3, 3)."""
+    """Return signed Sampson errors (1, M) and their derivatives (P, 1, M) along D (P, 3, 3)."""
     lines1, lines0 = (F @ x0) * _IN_PLANE, (F.T @ x1) * _IN_PLANE
     steep = np.sqrt((lines1 * lines1).sum(axis=0) + (lines0 * lines0).sum(axis=0))
     steep = np.where(steep > 0, steep, 1)
@@ -171,9 +171,9 @@ def sampson(F: Float64, x0: Float64, x1: Float64, D: Float64) -> tuple[Float64, 
 
 
 def normalisations(points0: Float64, points1: Float64) -> tuple[Float64, Float64]:
-    """Maps (3, 3) of the points of both images to a mean of 0 and a size of about 1.
+    """Return maps (3, 3) of the points of both images to mean 0 and size about 1.
 
-    Both scale alike, so that an error in pixels is the same in both images.
+    Both have the same scale, so that a pixel is the same error in both images.
     """
     centred = [points - points.mean(axis=0) for points in (points0, points1)]
     zoom = 1 / (max(float(np.sqrt((x**2).sum(axis=1).mean())) for x in centred) or 1.0)
@@ -194,18 +194,17 @@ def rotation(w: Float64) -> Float64:
 
 
 def unit(array: Float64) -> Float64:
-    """The array divided by its norm."""
     return array / np.sqrt((array * array).sum())
 
 
 def _cauchy(errors: Float64, scale: float | Float64) -> tuple[float, Float64]:
-    """Cauchy loss of errors (E, M) and the weights (M,) of the matches."""
-    squares = (errors * errors).sum(axis=0)
-    return float(np.log1p(squares / scale**2).sum()), 1 / (scale**2 + squares)
+    """Return the Cauchy loss of errors (E, M) and the weights (M,) of the matches."""
+    e2 = (errors * errors).sum(axis=0)
+    return float(np.log1p(e2 / scale**2).sum()), 1 / (scale**2 + e2)
 
 
 def _orthogonal(h: Float64) -> Float64:
-    """(P - 1, P) orthonormal vectors, all orthogonal to the unit vector h (P,): a reflection."""
+    """Return (P - 1, P) orthonormal vectors orthogonal to the unit vector h (P,): a reflection."""
     v = h.copy()
     v[0] += np.copysign(1, v[0])
     return (np.eye(len(h)) - v[:, None] * (2 / (v @ v) * v))[1:]

@@ -1,4 +1,4 @@
-"""The result of `match`: one type, which a failure fills too."""
+"""The result of `match`, for success and failure."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,24 +16,24 @@ from kd_cv.types import Array32, Image, KeyPoints
 
 @dataclass(frozen=True)
 class MatchResult:
-    """What was found between image 0 and image 1.
+    """Matches of image 0 and image 1, and the model of the inliers.
 
-    matches  (M, 2) rows of keypoints0 and keypoints1
+    matches  (M, 2) indices into keypoints0 and keypoints1
     ratios   (M,) distance of the nearest neighbour over that of the nearest at another place:
              small is certain
-    inliers  (M,) bool, matches that agree with the model
-    H_0to1   (3, 3) homography from image 0 to image 1; None if there is none, or another model
-    success  whether there are enough inliers to believe the model
-    candidates  (K, 2) and (K,): matches and ratios before the test of the ratio
-    model    "homography" (one plane), "fundamental" (a scene) or "essential" (seen by known
-             cameras); of "auto", the one that was taken
-    F_0to1   (3, 3) of these two, of unit norm: x1^T F x0 = 0
+    inliers  (M,) bool, matches within the threshold of the model
+    H_0to1   (3, 3) homography from image 0 to image 1, or None
+    success  True if there are enough inliers to trust the model
+    candidates  (K, 2) and (K,): matches and ratios before the ratio test
+    model    "homography" (one plane), "fundamental" (a scene) or "essential" (a scene seen by
+             known cameras): the model chosen, with "auto"
+    F_0to1   (3, 3) of unit norm, of a scene: x1^T F x0 = 0
     E_0to1   (3, 3) of "essential": K1^T F K0
     R_0to1, t_0to1  (3, 3) and (3,) of unit length, of "essential": X1 = R X0 + t
-    failure  why there is no success, in one sentence; empty if there is
+    failure  reason of a failure, in one sentence; empty on success
     images   the two images, as they were matched and drawn
-    views    how many synthetic views of each image were searched
-    ratio    the largest that was accepted
+    views    number of synthetic views of each image that were searched
+    ratio    the largest ratio accepted
     """
 
     keypoints0: KeyPoints
@@ -63,17 +63,17 @@ class MatchResult:
 
     @property
     def points0(self) -> NDArray[np.float64]:
-        """(M, 2) positions of the matches in image 0."""
+        """Positions (M, 2) of the matches in image 0."""
         return positions(self.keypoints0)[self.matches[:, 0]]
 
     @property
     def points1(self) -> NDArray[np.float64]:
-        """(M, 2) positions of the matches in image 1."""
+        """Positions (M, 2) of the matches in image 1."""
         return positions(self.keypoints1)[self.matches[:, 1]]
 
     @property
     def matrix(self) -> NDArray[np.float64] | None:
-        """H_0to1, F_0to1 or E_0to1, whichever the model has."""
+        """H_0to1, F_0to1 or E_0to1 of the model."""
         return {
             "homography": self.H_0to1, "fundamental": self.F_0to1, "essential": self.E_0to1
         }[self.model]  # fmt: skip
@@ -81,7 +81,7 @@ class MatchResult:
     def errors(
         self, points0: NDArray[np.float64], points1: NDArray[np.float64]
     ) -> NDArray[np.float64]:
-        """How far other matches (N, 2) and (N, 2) are from the model, in pixels: (N,)."""
+        """Return distances (N,) in pixels of other matches (N, 2) and (N, 2) from the model."""
         if self.matrix is None:
             return np.full(len(points0), np.inf)
         if self.H_0to1 is not None:
@@ -100,19 +100,19 @@ class MatchResult:
                 np.savetxt(file, table, "%.9g %.9g %.9g %.9g %.6g %d", header=header)
 
     def draw(self, path: PathLike | None = None) -> NDArray[np.uint8]:
-        """The picture of the matches (H, W, 3) BGR, and written to a file if one is given."""
+        """Draw the matches (H, W, 3) BGR, and write the picture if a path is given."""
         from kd_cv.viz.matches import draw_result  # which needs Matplotlib
 
         return draw_result(self, path, WORDS[self.model] if self.success else ("", ""))
 
     def dmatches(self) -> list[cv2.DMatch]:
-        """For cv2.drawMatches; the distance of each is its ratio."""
+        """Return matches for cv2.drawMatches; distances are ratios."""
         pairs = zip(self.matches.tolist(), self.ratios.tolist(), strict=True)
         return [cv2.DMatch(i, j, ratio) for (i, j), ratio in pairs]
 
 
 def named_failure(result: MatchResult, names: tuple[str, str]) -> str:
-    """`result.failure` with the name of the photograph in place of "image 0" or "image 1"."""
+    """Return `failure` with the names of the photographs."""
     for k, name in enumerate(names):
         if result.failure.startswith(f"image {k} "):
             return name + result.failure.removeprefix(f"image {k}")
@@ -120,7 +120,6 @@ def named_failure(result: MatchResult, names: tuple[str, str]) -> str:
 
 
 def positions(keypoints: KeyPoints) -> NDArray[np.float64]:
-    """Positions (N, 2) of keypoints."""
     if not keypoints:
         return np.zeros((0, 2))
     return cv2.KeyPoint.convert(keypoints).astype(np.float64)

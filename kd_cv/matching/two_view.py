@@ -1,4 +1,4 @@
-"""What two views have in common: one plane, or a scene, estimated from matching points.
+"""Estimate two-view geometry from matching points: one plane, or a scene.
 
 With x0 and x1 = (x, y, 1) of a match in image 0 and image 1, and K0, K1 the matrices of the cameras
 
@@ -7,10 +7,10 @@ With x0 and x1 = (x, y, 1) of a match in image 0 and image 1, and K0, K1 the mat
     essential    (K1^-1 x1)^T E K0^-1 x0 = 0      the same with known cameras: E = [t]x R,
                                                   where X1 = R X0 + t are the points in space
 
-Each is searched by random samples and then refined by robust least squares (`refine`); inliers are
-those of the refined model. OpenCV's MAGSAC searches homographies and fundamental matrices, PoseLib
-poses and again fundamental matrices; without PoseLib, OpenCV's USAC searches poses. `auto` tries a
-plane and a scene, and takes the plane unless enough inliers of the scene lie clearly off it.
+Random samples find a model, robust least squares refine it (`refine`); inliers are those of the
+refined model. OpenCV's MAGSAC searches homographies and fundamental matrices, PoseLib poses and
+fundamental matrices; without PoseLib, OpenCV's USAC searches poses. `auto` chooses the plane unless
+enough inliers of the scene lie clearly off it.
 """
 
 from dataclasses import dataclass
@@ -40,29 +40,28 @@ from kd_cv.types import Float64, Mask
 
 Model = Literal["homography", "fundamental", "essential"]
 MODELS = (*get_args(Model), "auto")
-#: How many matches each needs.
+#: Matches that each needs.
 NEEDED = {"homography": 4, "fundamental": 8, "essential": 5}
-#: What each is called, and what is said of an inlier and of another match.
+#: Names of models, and words for inliers and outliers.
 NAMES = {"homography": "homography", "fundamental": "fundamental matrix", "essential": "pose"}
 WORDS = {
     "homography": ("on the plane", "off the plane"),
     "fundamental": ("on the epipolar line", "off the epipolar line"),
     "essential": ("on the epipolar line", "off the epipolar line"),
 }
-#: `auto` takes a scene if more than MANY and a share OFF_PLANE of its inliers lie more than twice
-#: the threshold off the plane: on flat walls a few do, false matches near their epipolar lines.
+#: `auto` takes a scene if more than MANY + OFF_PLANE n of its n inliers lie more than twice the
+#: threshold off the plane: even flat walls have false matches near their epipolar lines.
 OFF_PLANE = 0.02
-#: More than this, and a share of all, is more than chance gives (Brown and Lowe, 2007).
+#: More inliers than MANY plus a fraction BELIEVED are not chance (Brown and Lowe, 2007).
 MANY, BELIEVED = 8, 0.3
-#: In pixels: the scale of the Cauchy loss of each model; and of a homography for a match of the
-#: median size, where sizes are known.
+#: Scale of the Cauchy loss of each model in pixels; with sizes, of a homography at the median size.
 SCALES = {"homography": 1.5, "fundamental": 0.3, "essential": 0.3}
 SIZED = 3.0
-#: Rounds of a refinement: each refines on the inliers of the last.
+#: Refinements, each on the inliers of the last.
 ROUNDS = 2
-#: In pixels: threshold of the search for a fundamental matrix or pose, at most.
+#: Largest threshold in pixels of the search for a fundamental matrix or pose.
 SCENE_THRESHOLD = 1.0
-#: Searches of OpenCV for a pose: many samples of five points are nearly degenerate.
+#: OpenCV's searches for a pose: many samples of five points are nearly degenerate.
 SEARCHES = 5
 ITERATIONS, CONFIDENCE = 10_000, 0.9999
 SINGULAR = 1e12  # condition number of a homography that maps the plane to a line
@@ -70,12 +69,11 @@ SINGULAR = 1e12  # condition number of a homography that maps the plane to a lin
 
 @dataclass(frozen=True)
 class TwoViews:
-    """What was found between image 0 and image 1; nothing, if `matrix` is None.
+    """The model of two views; `matrix` is None if there is none.
 
-    model    "homography", "fundamental" or "essential"; of `auto`, the one that was taken
+    model    "homography", "fundamental" or "essential"
     matrix   (3, 3): H_0to1, F_0to1 or E_0to1
-    inliers  (M,) which matches agree with it
-    success  whether these are more than chance gives
+    inliers  (M,) matches within the threshold
     R_0to1, t_0to1  (3, 3) and (3,) of unit length: X1 = R X0 + t; of "essential" only
     """
 
@@ -100,12 +98,12 @@ def estimate(
     K1: ArrayLike | None = None,
     sizes: ArrayLike | None = None,
 ) -> TwoViews:
-    """What the matches points0 (M, 2) and points1 (M, 2) have in common.
+    """Estimate the model of matches points0 (M, 2) and points1 (M, 2).
 
     model      "homography", "fundamental", "essential" or "auto"
-    threshold  of an inlier, in pixels: from its place in image 1, or from its epipolar line
-    K0, K1     (3, 3) camera matrices; "essential" needs them, "auto" takes it with them
-    sizes      (M,) of the keypoints: a homography trusts the positions of small ones more
+    threshold  of an inlier, in pixels: to its place in image 1, or to its epipolar line
+    K0, K1     (3, 3) camera matrices; required for "essential", and with them "auto" may choose it
+    sizes      (M,) of the keypoints: a homography gives small ones more weight
 
     >>> points0 = np.random.default_rng(0).uniform(0, 500, (50, 2))
     >>> estimate(points0, points0 + 10, "auto").model
@@ -138,7 +136,6 @@ def estimate(
 
 
 def check_model(model: str, cameras: bool) -> None:
-    """Refuse a model that is unknown, or that needs cameras."""
     if model not in MODELS:
         raise ValueError(f"unknown model {model!r}: expected one of {list(MODELS)}")
     if model == "essential" and not cameras:
@@ -146,7 +143,7 @@ def check_model(model: str, cameras: bool) -> None:
 
 
 def is_plane(errors: Float64, scene: TwoViews, threshold: float) -> bool:
-    """Whether a plane, from which the matches are `errors` (M,) pixels away, explains the scene."""
+    """Whether a plane at distances `errors` (M,) in pixels explains the scene."""
     if not scene.success:
         return True
     errors = errors[scene.inliers]
@@ -156,7 +153,7 @@ def is_plane(errors: Float64, scene: TwoViews, threshold: float) -> bool:
 def find_homography(
     points0: Float64, points1: Float64, threshold: float = 3.0, sizes: ArrayLike | None = None
 ) -> tuple[Float64 | None, Mask]:
-    """H_0to1 and its inliers (M,); None and no inliers if there is none. sizes: see `estimate`."""
+    """Return H_0to1, or None, and its inliers (M,). sizes: see `estimate`."""
     if len(points0) < NEEDED["homography"]:
         return _nothing(points0)
     scales = np.full(len(points0), SCALES["homography"])
@@ -181,7 +178,7 @@ def find_homography(
 def find_fundamental(
     points0: Float64, points1: Float64, threshold: float = 3.0
 ) -> tuple[Float64 | None, Mask]:
-    """F_0to1, of unit norm, and its inliers (M,); None and no inliers if there is none."""
+    """Return F_0to1 of unit norm, or None, and its inliers (M,)."""
     if len(points0) < NEEDED["fundamental"]:
         return _nothing(points0)
     F = _search_fundamental(points0, points1, min(threshold, SCENE_THRESHOLD))
@@ -198,7 +195,7 @@ def find_fundamental(
 def find_pose(
     points0: Float64, points1: Float64, K0: ArrayLike, K1: ArrayLike, threshold: float = 3.0
 ) -> TwoViews:
-    """E_0to1 = [t]x R, its inliers (M,) and the pose, of matches seen by cameras K0 and K1.
+    """Return E_0to1 = [t]x R, its inliers (M,) and the pose, for cameras K0 and K1.
 
     Matches whose point lies behind a camera are outliers.
     """
@@ -241,7 +238,7 @@ def _poselib() -> Any:
 
 
 def _search_fundamental(points0: Float64, points1: Float64, threshold: float) -> Float64 | None:
-    """F_0to1 of unit norm: the better of MAGSAC's, which bears more outliers, and PoseLib's."""
+    """Search by MAGSAC, which tolerates more outliers, and PoseLib; return the better F_0to1."""
     F, _ = _by_opencv(
         cv2.findFundamentalMat, points0, points1, cv2.USAC_MAGSAC, threshold, CONFIDENCE, ITERATIONS
     )
@@ -258,12 +255,12 @@ def _search_fundamental(points0: Float64, points1: Float64, threshold: float) ->
 
 
 def _truncated(errors: Float64, threshold: float) -> float:
-    """Sum of squared errors, those of outliers cut off at the threshold."""
+    """Sum squared errors, truncated at the threshold."""
     return float((np.minimum(errors, threshold) ** 2).sum())
 
 
 def _search_poselib(rays0: Float64, rays1: Float64, focal: float, threshold: float) -> Pose | None:
-    """The pose of rays (M, 2) by PoseLib; threshold in pixels of this focal length."""
+    """Search the pose of rays (M, 2) by PoseLib; threshold in pixels of this focal length."""
     camera = {"model": "SIMPLE_PINHOLE", "width": 1, "height": 1, "params": [focal, 0, 0]}
     pose, found = _poselib().estimate_relative_pose(
         focal * rays0, focal * rays1, camera, camera, _options(threshold), {}
@@ -274,7 +271,7 @@ def _search_poselib(rays0: Float64, rays1: Float64, focal: float, threshold: flo
 
 
 def _options(threshold: float) -> dict[str, float]:
-    """Of PoseLib's searches for epipolar geometry."""
+    """PoseLib's options for epipolar geometry."""
     return {
         "max_epipolar_error": threshold,
         "min_iterations": 200,
@@ -284,7 +281,7 @@ def _options(threshold: float) -> dict[str, float]:
 
 
 def _search_opencv(rays0: Float64, rays1: Float64, focal: float, threshold: float) -> Pose | None:
-    """The same by OpenCV: of several searches, the pose with the least truncated squared errors."""
+    """Search the pose several times by OpenCV; keep the least truncated squared errors."""
     best, pose = np.inf, None
     rng = np.random.default_rng(0)
     for _ in range(SEARCHES):
@@ -307,7 +304,7 @@ def _search_opencv(rays0: Float64, rays1: Float64, focal: float, threshold: floa
 
 
 def believable(inliers: int, matches: int) -> bool:
-    """More inliers than chance gives: n_i > 8 + 0.3 n_f (Brown and Lowe, 2007)."""
+    """Whether inliers exceed chance: n_i > 8 + 0.3 n_f (Brown and Lowe, 2007)."""
     return inliers > MANY + BELIEVED * matches
 
 
@@ -328,13 +325,13 @@ def as_camera(K: ArrayLike, name: str) -> Float64:
 
 
 def camera_of(focal: float, shape: tuple[int, ...]) -> Float64:
-    """The matrix of a camera whose axis meets the middle of an image (H, W); focal in pixels."""
+    """Return the matrix of a camera centred on an image (H, W); focal in pixels."""
     height, width = shape[:2]
     return np.array([[focal, 0, (width - 1) / 2], [0, focal, (height - 1) / 2], [0, 0, 1.0]])
 
 
 def rays(points: Float64, K: Float64) -> Float64:
-    """Points (M, 2) in the image plane at distance 1: the first two of K^-1 (x, y, 1)."""
+    """Return points (M, 2) in the image plane at distance 1: the first two of K^-1 (x, y, 1)."""
     directions = np.linalg.solve(K, np.column_stack([points, np.ones(len(points))]).T).T
     return np.ascontiguousarray(directions[:, :2])
 
@@ -346,9 +343,9 @@ def _nothing(points: Float64) -> tuple[None, Mask]:
 def _by_opencv(
     find: Any, points0: Float64, points1: Float64, *args: Any, **options: Any
 ) -> tuple[Float64 | None, Mask]:
-    """What OpenCV finds as (3, 3) and (M,); it may be None, empty, infinite or several matrices.
+    """Call an estimator of OpenCV; return (3, 3) and (M,), or None and no inliers.
 
-    Of points in one place it may be an error.
+    OpenCV may return None, or empty, infinite or several matrices, or raise if points coincide.
     """
     try:
         matrix, mask = find(points0, points1, *args, **options)

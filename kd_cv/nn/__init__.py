@@ -2,6 +2,6 @@
 
 from kd_cv.extras import extra
 
-extra("torch", "KDModule and KDFeature need torch", "torch")  # once for all files of this room
+extra("torch", "KDModule and KDFeature need torch", "torch")
 
 __all__: list[str] = []

@@ -1,4 +1,4 @@
-"""Derivatives that take little memory, in full precision; and whether any are asked for."""
+"""Memory-saving derivatives in full precision."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -14,10 +14,9 @@ from kd_cv.descriptor.spec import Spec
 
 
 class _Recomputed(torch.autograd.Function):
-    """function(*tensors); autograd keeps the tensors only, and computes the rest once more.
+    """Call function(*tensors); keep only the tensors, and compute the rest again for the gradient.
 
-    Both ways are in full precision. Otherwise a `backward` inside autocast would multiply matrices
-    in bfloat16, even if the forward pass was outside.
+    Both passes are in full precision: a `backward` inside autocast would multiply in bfloat16.
     """
 
     @staticmethod
@@ -29,22 +28,22 @@ class _Recomputed(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        twice = torch.is_grad_enabled()  # a derivative of this one is asked for
+        twice = torch.is_grad_enabled()  # for a second derivative
         needed = ctx.needs_input_grad[1:]
         pairs = zip(ctx.saved_tensors, needed, strict=True)
         with full_precision(*ctx.saved_tensors):
             with torch.enable_grad():
                 tensors = [t.view_as(t) if need else t for t, need in pairs]
-                rows = ctx.function(*tensors)
+                output = ctx.function(*tensors)
             inputs = [t for t, need in zip(tensors, needed, strict=True) if need]
-            gradients = iter(torch.autograd.grad(rows, inputs, grads, create_graph=twice))
+            gradients = iter(torch.autograd.grad(output, inputs, grads, create_graph=twice))
         return None, *(next(gradients) if need else None for need in needed)
 
 
 class CompiledRaw(torch.autograd.Function):
-    """Raw vectors (N, D) of float32 patches (N, P, P) on the CPU, there and back compiled.
+    """Compute raw vectors (N, D) of float32 patches (N, P, P) and their gradient by compiled code.
 
-    constants: those of `reference.raw`, for a derivative of the derivative.
+    constants: those of `reference.raw`, for second derivatives.
     """
 
     @staticmethod
@@ -57,10 +56,10 @@ class CompiledRaw(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         (patches,) = ctx.saved_tensors
         rest = (None,) * (1 + len(ctx.constants))
-        if torch.is_grad_enabled():  # a derivative of this one is asked for
+        if torch.is_grad_enabled():  # for a second derivative
             seen = patches.view_as(patches)
-            rows = reference.raw(seen, *ctx.constants)
-            return *torch.autograd.grad(rows, seen, grads, create_graph=True), *rest
+            V = reference.raw(seen, *ctx.constants)
+            return *torch.autograd.grad(V, seen, grads, create_graph=True), *rest
         from kd_cv.descriptor.backward import patch_gradients
 
         gradient = patch_gradients(patches.detach().numpy(), grads[0].numpy(), ctx.spec)
@@ -68,31 +67,30 @@ class CompiledRaw(torch.autograd.Function):
 
 
 def recomputed(function: Callable[..., Tensor], *tensors: Tensor | None) -> Tensor:
-    """function(*tensors), in little memory where a gradient is asked for."""
+    """Call function(*tensors), with little memory if a gradient is asked for."""
     if torch.compiler.is_compiling() or torch.jit.is_tracing() or followed(*tensors):
         return function(*tensors)
     return _Recomputed.apply(function, *tensors)
 
 
 def full_precision(*tensors: Tensor | None) -> AbstractContextManager[Any]:
-    """Without autocast on the device of the first of the tensors."""
+    """Disable autocast on the device of the first tensor."""
     device = next(t.device.type for t in tensors if t is not None)
     return torch.autocast(device, enabled=False) if autocasts(device) else nullcontext()
 
 
 def autocasts(device: str) -> bool:
-    """Whether autocast is at work on a device."""
+    """Whether autocast is active on a device."""
     return torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
 
 
 def differentiated(*tensors: Tensor) -> bool:
-    """Whether a derivative with respect to one of the tensors is asked for."""
     reverse = torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
     return reverse or followed(*tensors)
 
 
 def on_host(*tensors: Tensor) -> bool:
-    """Whether compiled code may read the tensors: on the CPU, and nobody traces the operations."""
+    """Whether compiled code may read the tensors: on the CPU, and not traced."""
     return (
         not torch.compiler.is_compiling()
         and not torch.jit.is_tracing()
@@ -102,6 +100,6 @@ def on_host(*tensors: Tensor) -> bool:
 
 
 def followed(*tensors: Tensor | None) -> bool:
-    """Whether torch.func (vmap, grad, ...) or forward-mode differentiation looks at each step."""
+    """Whether torch.func (vmap, grad, ...) or forward-mode differentiation is active."""
     duals = (torch.autograd.forward_ad.unpack_dual(t) for t in tensors if t is not None)
     return torch._C._are_functorch_transforms_active() or any(d.tangent is not None for d in duals)

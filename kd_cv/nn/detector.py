@@ -1,4 +1,4 @@
-"""`DoG` for torch: keypoints of batches of images on any device, in the shape of Kornia's."""
+"""`DoG` in torch: keypoints of batches of images on any device, with Kornia's interface."""
 
 import math
 from typing import Any
@@ -21,22 +21,21 @@ from kd_cv.nn.module import CONSTANTS, Float32Module, cast
 from kd_cv.nn.sampling import TensorPyramid, pyramid_of, sample
 from kd_cv.nn.scale_space import constants, extrema
 
-# Kornia's detectors draw a LAF of 6 sigma, half the side of its patch; a keypoint has a size of
-# 2 sigma. So the patch of a detected LAF has a side of 6 keypoint sizes.
+# Kornia's LAFs have a scale of 6 sigma, half the side of the patch. A keypoint's size is 2 sigma.
 DETECTED_MAGNIFICATION = 6.0
-#: Angles of a keypoint at most.
+#: Maximum number of angles of a keypoint.
 ANGLES = 4
 
 
 class DoGDetector(Float32Module):
-    """The keypoints of `DoG` with the interface of Kornia's detectors.
+    """Detect the keypoints of `DoG`, with the interface of Kornia's detectors.
 
-    num_features  slots for each image, filled by the strongest
-    upright       without angles
-    settings      nOctaveLayers, contrastThreshold, edgeThreshold, sigma: those of `DoG`
+    num_features  slots for each image, filled with the strongest keypoints
+    upright       compute no angles
+    settings      nOctaveLayers, contrastThreshold, edgeThreshold, sigma, as in `DoG`
 
-    On the CPU the compiled detector does the work; on other devices, in torch.compile and in
-    torch.export, torch operations of fixed shapes do the same. Positions have no gradient.
+    The CPU uses the compiled detector; other devices, torch.compile and torch.export use torch
+    operations of fixed shapes. Positions have no gradient.
 
     >>> lafs, responses = DoGDetector(500)(torch.rand(1, 1, 120, 160))
     >>> lafs.shape, responses.shape
@@ -55,11 +54,11 @@ class DoGDetector(Float32Module):
 
     @torch.no_grad()
     def forward(self, img: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """LAFs (B, N, 2, 3) of 6 sigma and responses (B, N) of gray images (B, 1, H, W).
+        """Detect LAFs (B, N, 2, 3) of 6 sigma and responses (B, N) in gray images (B, 1, H, W).
 
-        Slots without a detection have zeros in both. mask (B, 1, H, W): where it is not 0. Both
-        results are float32, float64 for float64 images. NaN is an error on the CPU; other devices
-        find nothing in such an image.
+        Empty slots are zero in both. mask (B, 1, H, W): detect where it is not 0. Results are
+        float32, or float64 for float64 images. NaN is an error on the CPU; on other devices an
+        image with NaN has no keypoints.
         """
         planes, seen = checked(img, mask)
         if on_host(planes):
@@ -71,7 +70,7 @@ class DoGDetector(Float32Module):
         return lafs.to(kind), responses.to(kind)
 
     def _compiled(self, planes: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Frames (B, N, 4) and responses (B, N) by the detector of the CPU."""
+        """Detect frames (B, N, 4) and responses (B, N) on the CPU."""
         space, count = self.settings.space, self.settings.nfeatures
         frames, responses = np.zeros((len(planes), count, 4)), np.zeros((len(planes), count))
         for b, plane in enumerate(planes.contiguous().numpy()):
@@ -82,7 +81,7 @@ class DoGDetector(Float32Module):
         return torch.from_numpy(frames), torch.from_numpy(responses)
 
     def depth(self, shape: tuple[int, ...], pitch: float = 0.0) -> int:
-        """How often to halve an image (H, W), so that its keypoints find the levels they need.
+        """Return how many halvings of an image (H, W) the keypoints need.
 
         pitch: distance of the samples of a patch, in keypoint sizes.
         """
@@ -98,10 +97,7 @@ class DoGDetector(Float32Module):
         pyramid: TensorPyramid | None = None,
         count: int | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """The same by plain torch operations, on any device, all images and keypoints at once.
-
-        pyramid: that of the planes (B, H, W), if it is there already. count: slots of each image.
-        """
+        """Detect by torch operations; pyramid: of the planes (B, H, W), if it exists already."""
         space, count = self.settings.space, count or self.settings.nfeatures
         with full_precision(planes):
             c = dict(self.named_buffers())
@@ -110,35 +106,35 @@ class DoGDetector(Float32Module):
             if self.upright:
                 return torch.stack([x, y, 2 * sigma, torch.full_like(x, UPRIGHT)], 2), responses
             pyramid = pyramid or pyramid_of(planes, self.depth(planes.shape[1:]))
-            angle, share = self._angles(pyramid, torch.stack([x, y, 2 * sigma], 2))
-            responses, best = (responses[..., None] * share**YIELDING).flatten(1).topk(count)
-            owner = best // share.shape[2]
+            angle, weight = self._angles(pyramid, torch.stack([x, y, 2 * sigma], 2))
+            responses, best = (responses[..., None] * weight**YIELDING).flatten(1).topk(count)
+            owner = best // weight.shape[2]
             x, y, size = (values.gather(1, owner) for values in (x, y, 2 * sigma))
             return torch.stack([x, y, size, angle.flatten(1).gather(1, best)], 2), responses
 
     def _angles(self, pyramid: TensorPyramid, circles: Tensor) -> tuple[Tensor, Tensor]:
-        """Angles of x, y, size (B, N, 3) in degrees, and their weights, 0 in empty slots.
+        """Return angles in degrees and weights (B, N, ANGLES) of x, y, size (B, N, 3).
 
-        Both (B, N, ANGLES), the highest maximum first.
+        The highest maximum comes first; empty slots have weight 0.
         """
         frames = torch.cat([circles, torch.full_like(circles[..., :1], UPRIGHT)], 2)
         lafs = round_lafs(frames.flatten(0, 1), WINDOW).view(*frames.shape[:2], 2, 3)
         patches = sample(pyramid, lafs, Orientation().patch_size).flatten(0, 1)
         V = reference.raw(patches, *(self.get_buffer(name) for name in CONSTANTS))
-        peak, beside, share = maxima(V @ self.get_buffer("psi"))
+        peak, beside, weight = maxima(V @ self.get_buffer("psi"))
         none = ~peak.any(1, keepdim=True)  # then the first angle counts
         peak = torch.cat([peak[:, :1] | none, peak[:, 1:]], 1)
-        share, step = (share * peak).topk(ANGLES)
+        weight, step = (weight * peak).topk(ANGLES)
         angle = (step + beside.gather(1, step)) * DEGREES % 360.0
         shape = *frames.shape[:2], ANGLES
-        return angle.view(shape), share.view(shape)
+        return angle.view(shape), weight.view(shape)
 
     def extra_repr(self) -> str:
         return f"{self.settings}, upright={self.upright}"
 
 
 def checked(images: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor | None]:
-    """Images (B, H, W) in float32, in range, and where the mask is not 0."""
+    """Check images and mask; return images (B, H, W) in float32 and where the mask is not 0."""
     if images.dim() != 4 or images.shape[1] != 1 or not images.is_floating_point():
         raise ValueError(
             "images must be a floating-point tensor of shape (B, 1, H, W), "
@@ -150,8 +146,7 @@ def checked(images: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor | None]
             f"got {list(mask.shape)}"
         )
     planes = cast(images[:, 0].detach(), torch.float32)
-    # Elsewhere a look at the values would wait for the device. By NumPy: torch would share the
-    # work out, and wait for cores that others keep busy.
+    # Reading values would wait for other devices. NumPy: torch's threads would wait for cores.
     if not on_host(planes):
         largest = planes.abs().amax((1, 2), keepdim=True)
         planes = planes.masked_fill(~(largest < torch.inf), 0.0)
@@ -161,7 +156,7 @@ def checked(images: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor | None]
 
 
 def in_range(planes: Tensor) -> Tensor:
-    """Multiply very faint and very bright images (B, H, W) by a power of 2, as `as_gray` does."""
+    """Multiply very faint and very bright images (B, H, W) by a power of 2, like `as_gray`."""
     if not planes.numel():
         return planes
     largest = planes.detach().abs().amax((1, 2), keepdim=True)
@@ -172,6 +167,6 @@ def in_range(planes: Tensor) -> Tensor:
 
 
 def as_lafs(frames: Tensor, responses: Tensor) -> tuple[Tensor, Tensor]:
-    """LAFs (B, N, 2, 3) of 6 sigma of frames (B, N, 4), zeros where the response is 0."""
+    """Convert frames (B, N, 4) to LAFs (B, N, 2, 3) of 6 sigma, zeros where the response is 0."""
     lafs = round_lafs(frames.flatten(0, 1), DETECTED_MAGNIFICATION)
     return lafs.reshape(*frames.shape[:2], 2, 3) * (responses > 0)[..., None, None], responses

@@ -1,4 +1,4 @@
-"""ONNX files: of patches, of an image and frames, or of an image alone with the detector inside."""
+"""Export to ONNX: patches; image and frames; or an image alone, with the detector."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -22,7 +22,7 @@ LEVELS = 12  # of the pyramid: they serve keypoints of up to 7,000 pixels at the
 
 
 class PatchesModule(nn.Module):
-    """Patches (B, 1, P, P) in 0..1 to descriptors (B, D), for ONNX: B may be 0."""
+    """Patches (B, 1, P, P) in 0..1 to descriptors (B, D); B may be 0."""
 
     def __init__(self, descriptor: KDModule) -> None:
         super().__init__()
@@ -35,7 +35,7 @@ class PatchesModule(nn.Module):
 class FramesModule(nn.Module):
     """Gray image (1, 1, H, W) in 0..1 and frames (N, 4), x y size angle, to descriptors (N, D).
 
-    The descriptors are those of `KDDescriptor` for a float image; zeros for frames without a patch.
+    Zeros for frames without a patch.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class FramesModule(nn.Module):
 class PipelineModule(nn.Module):
     """Gray image (1, 1, H, W) to keypoints (N, 4), x y size angle, scores (N,), descriptors (N, D).
 
-    The strongest first; empty slots have a score of 0.
+    The strongest come first; empty slots have score 0.
     """
 
     def __init__(self, feature: KDFeature) -> None:
@@ -84,13 +84,13 @@ def export_onnx(
     scales: int | Sequence[float] = 1,
     **settings: Any,
 ) -> float:
-    """Write the descriptor as an ONNX file; its largest difference to the module, by onnxruntime.
+    """Write the descriptor as an ONNX file; return its largest difference to the module.
 
     The file takes `patches` (B, 1, P, P), any B, and gives `descriptors` (B, D). With `image` it
-    takes `image` (1, 1, H, W), any size, and `frames` (N, 4), any N, instead. With `size` (H, W) it
-    takes an `image` of that size alone and gives `keypoints` (N, 4), x y size angle, `scores` (N,),
-    0 in empty slots, and `descriptors` (N, D), N = num_features. magnification and scales are for
-    the latter two. settings: those of `KDModule`. All values are float32.
+    takes `image` (1, 1, H, W) of any size and `frames` (N, 4) instead. With `size` (H, W) it takes
+    an `image` of that size and gives `keypoints` (N, 4), x y size angle, `scores` (N,), 0 in empty
+    slots, and `descriptors` (N, D), N = num_features. magnification and scales need `image` or
+    `size`. settings: those of `KDModule`. All values are float32.
     """
     onnxruntime = extra("onnxruntime", "export to ONNX needs onnxruntime", "export")
     extra("onnxscript", "export to ONNX needs onnxscript", "export")  # torch.onnx imports it
@@ -144,7 +144,7 @@ def export_onnx(
 
 
 def _difference(session: Any, module: nn.Module, names: Any, example: tuple[Tensor, ...]) -> float:
-    """The largest difference of descriptors, at the same keypoints; at least 98 % must be there."""
+    """Return the largest difference of descriptors; at least 98 % of keypoints must agree."""
     results = session.run(None, {name: t.numpy() for name, t in zip(names, example, strict=True)})
     expected = module(*example)
     if isinstance(expected, Tensor):
@@ -163,19 +163,19 @@ def _difference(session: Any, module: nn.Module, names: Any, example: tuple[Tens
 
 
 def _one_more(values: Tensor) -> Tensor:
-    """One more of zeros at the end: onnxruntime multiplies no empty stack of matrices."""
+    """Append zeros: onnxruntime cannot multiply an empty stack of matrices."""
     return nn.functional.pad(values, [0] * (2 * values.dim() - 1) + [1])
 
 
 def _patch_example(count: int, P: int) -> Tensor:
-    """Random patches, half of each without a gradient."""
+    """Return random patches, half of each without a gradient."""
     patches = torch.rand(count, 1, P, P, generator=torch.Generator().manual_seed(0))
     patches[..., P // 2 :] = 0.5
     return patches
 
 
 def _image_example(height: int, width: int, count: int) -> tuple[Tensor, Tensor]:
-    """A cloudy image and random frames in it."""
+    """Return a cloudy image and random frames."""
     generator = torch.Generator().manual_seed(0)
     coarse = torch.rand(1, 1, max(1, height // 8), max(1, width // 8), generator=generator)
     image = nn.functional.interpolate(coarse, (height, width), mode="bicubic")

@@ -1,4 +1,4 @@
-"""`KDFeature`: detector and descriptor for torch, images in."""
+"""`KDFeature`: detector and descriptor in torch."""
 
 from collections.abc import Sequence
 from typing import Any, overload
@@ -30,27 +30,27 @@ from kd_cv.settings import Settings
 from kd_cv.views import VIEWS, affine_of, count_for
 from kd_cv.whitening.files import use_of_images
 
-#: Patches in memory at a time: on the CPU they fit the cache, other devices need much work at once.
+#: Patches in memory at a time: they fit the cache of the CPU; other devices need more at once.
 CHUNK_CPU, CHUNK = 1024, 16384
 
 
 class KDFeature(nn.Module):
-    """Detector and descriptor: images in; LAFs, responses and descriptors out.
+    """Detect and describe: images in; LAFs, responses and descriptors out.
 
     num_features   slots for each image, 2048 by default; a given detector has its own number
     detector       any Kornia detector: (images, mask) to (lafs, responses); `DoGDetector` by
                    default, whose keypoints are those of `KDDescriptor`
     descriptor     the `KDModule`; by default KDModule() with the matrices for images
     magnification  side of the patch in keypoint sizes, as in `KDDescriptor`, if the detector's LAFs
-                   are of 6 sigma (Kornia's `mr_size=6`); 6 describes the LAFs as they are
-    scales         how many patch sizes to average over, or their factors, as in `KDDescriptor`
+                   are of 6 sigma (Kornia's `mr_size=6`); 6 describes the LAFs unchanged
+    scales         number of patch sizes to average, or their factors, as in `KDDescriptor`
     upright        leave out the orientations of the default detector
     views          1; 3, 5 or 11 to detect keypoints also in synthetic views of the image, for wide
                    viewpoint changes, as in `KDDescriptor`; their LAFs are affine
     chunk          patches in memory at a time; by default 1,024 on the CPU, 16,384 elsewhere
 
-    Slots without a detection have a response of 0 and a zero descriptor: leave them out before you
-    match, or call `extract`.
+    Empty slots have a response of 0 and a zero descriptor: leave them out before you match, or call
+    `extract`.
 
     >>> lafs, responses, descriptors = KDFeature(500)(torch.rand(1, 1, 240, 320))
     >>> found = responses[0] > 0
@@ -122,12 +122,11 @@ class KDFeature(nn.Module):
 
     @torch.no_grad()
     def extract(self, image: Tensor, mask: Tensor | None = None) -> dict[str, Tensor]:
-        """Features of one image (C, H, W) or (1, C, H, W), without empty slots, as for LightGlue.
+        """Extract one image (C, H, W) or (1, C, H, W), without empty slots, for LightGlue.
 
-        The n keypoints, the strongest first:
-        keypoints (1, n, 2) x and y, keypoint_scores (1, n), descriptors (1, n, D), scales (1, n),
-        the diameter in pixels as of cv2.KeyPoint, oris (1, n), the angle in radians clockwise,
-        image_size (1, 2) width and height.
+        The n keypoints, the strongest first: keypoints (1, n, 2) x and y, keypoint_scores (1, n),
+        descriptors (1, n, D), scales (1, n), the diameter as in cv2.KeyPoint, oris (1, n), the
+        angle in radians clockwise, image_size (1, 2) width and height.
         """
         if image.dim() == 3:
             image, mask = image[None], None if mask is None else mask[None]
@@ -151,14 +150,13 @@ class KDFeature(nn.Module):
         return scaled(lafs, self.magnification / DETECTED_MAGNIFICATION)
 
     def _typed(self, gray: Tensor, lafs: Tensor, responses: Tensor) -> tuple[Tensor, Tensor]:
-        """LAFs as large as the patches, and responses, of the images' type or float32."""
+        """Convert LAFs and responses to the images' type, or float32."""
         kind = torch.float64 if gray.dtype == torch.float64 else torch.float32
         return cast(self._scaled(lafs), kind), cast(responses, kind)
 
     def _in_torch(
         self, detector: DoGDetector, gray: Tensor, planes: Tensor, mask: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """LAFs, responses and descriptors by torch operations: `Extractor.extract`."""
         count = detector.settings.nfeatures
         counts = count_for(count, self.views.count)
         parts = [self._in_view(detector, gray, planes, mask, *view) for view in enumerate(counts)]
@@ -183,7 +181,7 @@ class KDFeature(nn.Module):
         view: int,
         count: int,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """LAFs in the image, responses and descriptors of the keypoints of one view."""
+        """Return LAFs in the image, responses and descriptors of the keypoints of one view."""
         shape = planes.shape[1], planes.shape[2]
         pitch = self.magnification * max(self.scales) / self.descriptor.patch_size
         mask, seen = self.views.mask(planes, mask, view), self.views.image(planes, view)
@@ -194,7 +192,7 @@ class KDFeature(nn.Module):
                 angle = torch.full_like(responses, upright_in(shape, view))
                 frames = torch.cat([frames[..., :3], angle[..., None]], 2)
             lafs, responses = as_lafs(frames, responses)
-        # With a gradient, and for float64, the descriptor has a pyramid of its own.
+        # With a gradient, and for float64, the descriptor needs its own pyramid.
         if gray.dtype == torch.float64 or differentiated(gray):
             pyramid = self._pyramid(gray, view)
         descriptors = self._described(pyramid, self._scaled(lafs))
@@ -207,7 +205,6 @@ class KDFeature(nn.Module):
     def _extracted(
         self, detector: DoGDetector, planes: Tensor, mask: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """LAFs, responses and descriptors by the extractor, one image after the other."""
         kd = self.descriptor
         settings = Settings(
             kd.patch_size, kd.kernel, None, magnification=self.magnification, scales=self.scales,
@@ -238,7 +235,7 @@ class KDFeature(nn.Module):
         return Describer(Spec(kd.patch_size, kd.kernel), projection)
 
     def describe(self, images: Tensor, lafs: Tensor) -> Tensor:
-        """Descriptors (B, N, D) at given LAFs (B, N, 2, 3), as large as the patches are to be."""
+        """Describe images at LAFs (B, N, 2, 3), which span the patches: (B, N, D)."""
         return self._describe_gray(as_gray_batch(images), lafs)
 
     def _describe_gray(self, gray: Tensor, lafs: Tensor) -> Tensor:
@@ -262,22 +259,22 @@ class KDFeature(nn.Module):
         return torch.cat([self._describe(pyramid, part) for part in parts], dim=1)
 
     def _at_frames(self, planes: Tensor, lafs: Tensor) -> Tensor:
-        """As `KDDescriptor` does it: sampled and described in one compiled pass."""
+        """Sample and describe in one compiled pass, like `KDDescriptor`."""
         describer = self._describer()
-        rows = np.empty((*lafs.shape[:2], self.descriptor.dim), np.float32)
-        for plane, of_image, out in zip(planes.numpy(), lafs, rows, strict=True):
+        descriptors = np.empty((*lafs.shape[:2], self.descriptor.dim), np.float32)
+        for plane, of_image, out in zip(planes.numpy(), lafs, descriptors, strict=True):
             frames = frames_from_lafs(of_image, magnification=1.0)
             regions = patch_regions(frames, plane.shape, 1.0, self.scales)
             out[:] = describer.at_regions(plane, regions)
-        return torch.from_numpy(rows)
+        return torch.from_numpy(descriptors)
 
     def _describe(self, pyramid: TensorPyramid, lafs: Tensor) -> Tensor:
         def patches(pixels: Tensor, lafs: Tensor) -> Tensor:
             levels = pyramid._replace(pixels=pixels)
             return sample_scales(levels, lafs, self.scales, self.descriptor.patch_size)
 
-        rows = self.descriptor.pooled(recomputed(patches, pyramid.pixels, lafs).flatten(0, 1))
-        return rows.reshape(*lafs.shape[:2], self.descriptor.dim)
+        patches_at = recomputed(patches, pyramid.pixels, lafs).flatten(0, 1)
+        return self.descriptor.pooled(patches_at).reshape(*lafs.shape[:2], self.descriptor.dim)
 
     def _ragged(self, images: Sequence[Tensor], masks: Any) -> tuple[list[Tensor], ...]:
         masks = [None] * len(images) if masks is None else masks
@@ -293,7 +290,7 @@ class KDFeature(nn.Module):
 
 
 def as_gray_batch(images: Tensor) -> Tensor:
-    """(B, 1, H, W) of gray or RGB images."""
+    """Convert gray or RGB images to (B, 1, H, W)."""
     if not isinstance(images, Tensor):
         raise TypeError(f"images must be a torch.Tensor or a list, got {type(images).__name__}")
     if images.dim() != 4 or images.shape[1] not in (1, 3) or not images.is_floating_point():
@@ -304,4 +301,4 @@ def as_gray_batch(images: Tensor) -> Tensor:
     if images.shape[1] == 1:
         return images
     red, green, blue = images.unbind(1)
-    return (0.299 * red + 0.587 * green + 0.114 * blue)[:, None]  # as OpenCV and Kornia weigh them
+    return (0.299 * red + 0.587 * green + 0.114 * blue)[:, None]  # OpenCV's and Kornia's weights

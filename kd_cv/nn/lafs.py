@@ -1,12 +1,10 @@
-"""Kornia's local affine frames (LAFs) <-> the frames and keypoints of `frames`.
+"""Convert between Kornia's local affine frames (LAFs) and frames or OpenCV keypoints.
 
-A LAF is [A | c], 2 x 3, in pixels: the patch is the square c + A [-1, 1]^2. Three rules differ
-from OpenCV's keypoints:
+A LAF is [A | c], 2 x 3, in pixels; the patch is c + A [-1, 1]^2. Differences from keypoints:
 
-- scale: the side of the patch is twice the LAF's scale, sqrt |det A|, and no magnification comes
-  after it. So the magnification enters here: 2 scale = magnification * size;
+- scale: the side of the patch is 2 sqrt |det A| = magnification * size;
 - angle: Kornia's turns counter-clockwise on the screen, OpenCV's clockwise;
-- shape: a keypoint is a circle, so the affine shape of a LAF is lost on the way back.
+- shape: a keypoint is a circle and cannot hold an affine shape.
 
 Both have the centre of the top-left pixel at (0, 0).
 """
@@ -23,7 +21,7 @@ from kd_cv.keypoints import from_keypoints
 
 
 def round_lafs(frames: Tensor, magnification: float) -> Tensor:
-    """LAFs (1, N, 2, 3) of frames (N, 4), in torch; without a size they have no scale."""
+    """Convert frames (N, 4) to LAFs (1, N, 2, 3) in torch; frames without a size get scale 0."""
     x, y, size, angle = frames.unbind(1)
     turn = torch.deg2rad(angle.masked_fill(angle == UPRIGHT, 0.0))
     scale = 0.5 * magnification * size.clamp(min=0)
@@ -32,19 +30,19 @@ def round_lafs(frames: Tensor, magnification: float) -> Tensor:
 
 
 def scaled(lafs: Tensor, factor: float) -> Tensor:
-    """LAFs (B, N, 2, 3) with another scale and the same centre."""
+    """Multiply the scale of LAFs (B, N, 2, 3) by a factor."""
     return torch.cat([lafs[..., :2] * factor, lafs[..., 2:]], dim=-1)
 
 
 def is_round(lafs: Tensor) -> bool:
-    """Whether all LAFs (B, N, 2, 3) are a scale and a turn: what frames can hold."""
+    """Whether all LAFs (B, N, 2, 3) are a scale and a rotation, which frames can hold."""
     (a, b), (c, d) = (row.unbind(-1) for row in lafs[..., :2].unbind(-2))
     near = 1e-6 * (a.abs() + b.abs())
     return bool(((a - d).abs() <= near).all() and ((b + c).abs() <= near).all())
 
 
 def frames_from_lafs(lafs: Tensor, magnification: float | str = MAGNIFICATION) -> Frames:
-    """Frames (N, 4) of LAFs (N, 2, 3) or (1, N, 2, 3): the same patches, for round LAFs."""
+    """Convert round LAFs (N, 2, 3) or (1, N, 2, 3) to frames (N, 4) of the same patches."""
     if lafs.dim() == 4 and lafs.shape[0] == 1:
         lafs = lafs[0]
     if lafs.dim() != 3 or lafs.shape[1:] != (2, 3):
@@ -58,6 +56,6 @@ def frames_from_lafs(lafs: Tensor, magnification: float | str = MAGNIFICATION) -
 def lafs_from_keypoints(
     keypoints: Sequence[cv2.KeyPoint], magnification: float | str = MAGNIFICATION
 ) -> Tensor:
-    """LAFs (1, N, 2, 3), float32, of OpenCV keypoints: the same patches."""
+    """Convert OpenCV keypoints to float32 LAFs (1, N, 2, 3) of the same patches."""
     frames = torch.from_numpy(from_keypoints(keypoints))
     return round_lafs(frames, as_magnification(magnification)).float()

@@ -1,7 +1,7 @@
-"""`KDModule`: the descriptor for torch, patches in.
+"""`KDModule`: the descriptor of patches in torch.
 
-`KDModule` is a skin: the maths is in `core`, the fast path on the CPU in `engine`. Here is only
-what torch asks for: precision, devices, gradients, memory, and Kornia's conventions.
+The formulas are in `descriptor.reference`, the compiled CPU code in `descriptor.compiled`. This
+module adds precision, devices, gradients and Kornia's conventions.
 """
 
 from dataclasses import replace
@@ -37,13 +37,12 @@ from kd_cv.whitening.whitening import Whitening
 CONSTANTS = ("smooth", "diff", "Phi", "T", "parts")
 TENSORS = (*CONSTANTS, "mu", "A")
 
-# Pixels described at a time; half where there may be gradients, which need more memory.
-# On the CPU a plane of them fits the cache; other devices need more work at once to be busy.
+# Pixels described at a time, half with gradients. On the CPU a plane of them fits the cache.
 CHUNK_CPU, CHUNK = 1 << 19, 1 << 24
 
 
 class Float32Module(nn.Module):
-    """A module whose tensors move, but stay float32: in half precision they would be useless."""
+    """A module whose tensors move between devices but stay float32."""
 
     def _apply(self, fn: Any, recurse: bool = True) -> Any:
         def move(t: Tensor) -> Tensor:
@@ -54,16 +53,15 @@ class Float32Module(nn.Module):
 
 
 class KDModule(Float32Module):
-    """Kernel descriptor of patches: (B, 1, P, P) in 0..1 to (B, D), unit rows.
+    """Describe patches: (B, 1, P, P) in 0..1 to (B, D) of unit norm.
 
     patch_size, kernel, whitening, weights, dim: as in `KDDescriptor`. With `trainable` the
-    whitening (mu and A) is a parameter, to be fine-tuned; else all tensors are buffers. use: what
-    the patches are, for weights that have matrices for each: "patches" that come as they are, as
-    `describe` takes them, or patches of "images" that are cut out as `KDDescriptor` does.
+    whitening (mu and A) is a parameter. use: "patches" for ready-made patches, like `describe`;
+    "images" for patches sampled from images, like `KDDescriptor`.
 
-    All tensors stay float32 and so does the computation (float64 for float64 patches): `half`,
-    `bfloat16` and autocast change the type of the result only (TorchScript is the exception: run it
-    outside autocast). A patch without texture gives a row of zeros, with a gradient of zero.
+    Tensors and computation stay float32 (float64 for float64 patches): `half`, `bfloat16` and
+    autocast only change the type of the result. (Run TorchScript outside autocast.) A patch without
+    texture gives zeros, with a gradient of zero.
 
     >>> KDModule(patch_size=32, whitening=None)(torch.rand(5, 1, 32, 32)).shape
     torch.Size([5, 238])
@@ -117,9 +115,9 @@ class KDModule(Float32Module):
 
     @torch.jit.unused
     def as_whitening(self, weights: Weights = DEFAULT_WEIGHTS) -> Whitening:
-        """What was trained, as a `Whitening` to save and to use in `KDDescriptor` as "ws".
+        """Return the trained matrices as a `Whitening`, usable in `KDDescriptor` as "ws".
 
-        weights  the matrices it began with: the other variants are theirs
+        weights  the matrices that training began with, which give the other variants
         """
         if self.mu is None or self.A is None or self.power != 1.0:
             raise ValueError(f"whitening {self.whitening!r} has no matrix that could be trained")
@@ -139,22 +137,22 @@ class KDModule(Float32Module):
     @property
     @torch.jit.unused
     def matrices(self) -> list[Tensor]:
-        """Mean and matrix of the whitening; empty without one."""
+        """Mean and matrix of the whitening; empty without whitening."""
         return [tensor for tensor in (self.mu, self.A) if tensor is not None]
 
     def forward(self, patches: Tensor) -> Tensor:
-        """(B, 1, P, P) to (B, D)."""
+        """Describe patches (B, 1, P, P): (B, D)."""
         return self._describe(patches, 1)
 
     def pooled(self, patches: Tensor) -> Tensor:
-        """Domain-size pooling: S differently sized patches of each of B points to (B, D).
+        """Describe S patch sizes of each of B points, (B, S, P, P): (B, D).
 
-        Patches (B, S, P, P); the raw vectors of the S patches are averaged, then whitened.
+        The raw vectors of the S patches are averaged, then whitened (domain-size pooling).
         """
         return self._describe(patches, patches.shape[1] if patches.dim() == 4 else 1)
 
     def _check(self, patches: Tensor, S: int) -> None:
-        if torch.jit.is_tracing():  # where sizes are not numbers
+        if torch.jit.is_tracing():  # sizes are not numbers
             return
         if not torch.jit.is_scripting() and not isinstance(patches, Tensor):
             raise TypeError(f"patches must be a torch.Tensor, got {type(patches).__name__}")
@@ -186,7 +184,7 @@ class KDModule(Float32Module):
 
     @torch.jit.unused
     def _eager(self, patches: Tensor, S: int) -> Tensor:
-        """The same as `plain`: in little memory, in full precision, compiled where possible."""
+        """Do the same as `plain` with little memory, in full precision, compiled where possible."""
         tensors = [getattr(self, name) for name in TENSORS]
         if self.Phi.dtype in (torch.float16, torch.bfloat16):
             tensors = [_uncast(*pair) for pair in zip(tensors, self._float32, strict=True)]
@@ -196,8 +194,8 @@ class KDModule(Float32Module):
             flat = patches.float().flatten(0, 1)
             if S == 1 and mu is not None and A is not None and not differentiated(patches, mu, A):
                 projection = Projection(mu.detach().numpy(), A.detach().numpy(), self.power)
-                rows = describe_patches(flat.detach().numpy(), spec, projection)
-                return torch.from_numpy(rows).to(patches.dtype)
+                described = describe_patches(flat.detach().numpy(), spec, projection)
+                return torch.from_numpy(described).to(patches.dtype)
             V = CompiledRaw.apply(flat, spec, *tensors[:-2])
             whiten = partial(whitened, S=S, power=self.power)
             if autocasts("cpu"):
@@ -216,12 +214,12 @@ class KDModule(Float32Module):
 
     @torch.jit.unused
     def fusable(self, *tensors: Tensor) -> bool:
-        """Whether there is compiled code for these, and no derivative by them is asked for."""
+        """Whether compiled code exists for these tensors and they need no derivative."""
         return self.compilable(*tensors) and not differentiated(*tensors)
 
     @torch.jit.unused
     def compilable(self, *tensors: Tensor) -> bool:
-        """Whether there is compiled code for these, with or without derivatives."""
+        """Whether compiled code exists for these tensors."""
         return on_host(self.Phi, *tensors) and all(t.dtype != torch.float64 for t in tensors)
 
     def _apply(self, fn: Any, recurse: bool = True) -> "KDModule":
@@ -230,7 +228,6 @@ class KDModule(Float32Module):
         return self
 
     def extra_repr(self) -> str:
-        """The settings, for `repr`."""
         trainable = ", trainable=True" if isinstance(self.A, nn.Parameter) else ""
         return (
             f"patch_size={self.patch_size}, kernel={self.kernel!r}, whitening={self.whitening!r}, "
@@ -250,7 +247,7 @@ def plain(
     mu: Tensor | None,
     A: Tensor | None,
 ) -> Tensor:
-    """(B, S, P, P) to (B, D) by plain torch operations, on any device and in TorchScript."""
+    """Describe patches (B, S, P, P) by torch operations, on any device and in TorchScript."""
     dtype = torch.float64 if patches.dtype == torch.float64 else torch.float32
     x = cast(patches, dtype).reshape(patches.shape[0] * S, patches.shape[2], patches.shape[3])
     V = reference.raw(
@@ -261,13 +258,12 @@ def plain(
 
 
 def _in_full_precision(S: int, power: float, patches: Tensor, *tensors: Any) -> Tensor:
-    """`plain`, whatever autocast says."""
     with full_precision(patches):
         return plain(patches, S, power, *tensors)
 
 
 def whitened(V: Tensor, mu: Tensor | None, A: Tensor | None, S: int, power: float) -> Tensor:
-    """Raw vectors (B * S, D) to (B, d): the mean of each S of them, projected."""
+    """Average each S raw vectors of (B * S, D) and project: (B, d)."""
     if S != 1:
         V = reference.normalised(V.reshape(V.shape[0] // S, S, V.shape[1]).sum(1))
     if mu is not None and A is not None:
@@ -276,7 +272,7 @@ def whitened(V: Tensor, mu: Tensor | None, A: Tensor | None, S: int, power: floa
 
 
 def cast(tensor: Tensor, dtype: torch.dtype) -> Tensor:
-    """The tensor in this type. `to` adds two operations to exported programs even if it is."""
+    """Convert the type if needed: `to` always adds two operations to exported programs."""
     return tensor if tensor.dtype == dtype else tensor.to(dtype)
 
 
@@ -285,14 +281,14 @@ def _float32(array: Any) -> Tensor:
 
 
 def _remember(module: KDModule) -> None:
-    """Keeps hold of the float32 tensors themselves, for when cast ones stand in their place."""
+    """Keep the float32 tensors, for when cast ones replace them."""
     module._float32 = [getattr(module, name) for name in TENSORS]
 
 
 def _uncast(given: Tensor | None, own: Tensor | None) -> Tensor | None:
-    """The module's own tensor where a cast copy of it is given; any other one as given.
+    """Return the module's own tensor in place of a cast copy.
 
-    functional_call, in Kornia's LAFDescriptor for example, hands in cast tensors.
+    functional_call, as in Kornia's LAFDescriptor, passes cast tensors.
     """
     if given is None or own is None or given.shape != own.shape:
         return given
@@ -301,7 +297,7 @@ def _uncast(given: Tensor | None, own: Tensor | None) -> Tensor | None:
 
 
 def _with_exponent(module: KDModule, state: dict[str, Any], prefix: str, *_: Any) -> None:
-    """States of earlier versions have no exponent: theirs is that of the module."""
+    """Add the exponent to states of earlier versions."""
     state.setdefault(prefix + "exponent", module.exponent)
 
 

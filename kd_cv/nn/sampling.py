@@ -1,7 +1,7 @@
-"""`sampling` once more, in torch: at LAFs, in batches, differentiable, on any device, exportable.
+"""Sample patches at LAFs in torch: batched, differentiable, on any device, exportable.
 
-The pyramid, the level of a patch and its samples are those of `sampling`, so a round LAF gives the
-patch of its keypoint.
+Pyramid, levels and samples are those of `descriptor.patches`, so a round LAF gives the patch of its
+keypoint.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ class TensorPyramid(NamedTuple):
     """Images and their halvings.
 
     pixels  (B, sum of h * w) of all levels
-    starts  (levels,) where each begins
+    starts  (levels,) offset of each level
     shape   (H, W) of the first
     """
 
@@ -31,7 +31,7 @@ class TensorPyramid(NamedTuple):
 
 
 def pyramid_of(images: Tensor, depth: int) -> TensorPyramid:
-    """Images (B, H, W) and `depth` halvings of them."""
+    """Halve images (B, H, W) `depth` times."""
     levels = [images[:, None]]
     for _ in range(depth):
         levels.append(recomputed(halved, levels[-1]))
@@ -41,7 +41,7 @@ def pyramid_of(images: Tensor, depth: int) -> TensorPyramid:
 
 
 def halved(images: Tensor) -> Tensor:
-    """cv2.pyrDown of (B, 1, H, W): smoothed by 1 4 6 4 1 both ways, then every second pixel."""
+    """cv2.pyrDown of (B, 1, H, W): smooth by 1 4 6 4 1 both ways, then take every second pixel."""
     padded = mirrored(images, [2, 2, 2, 2])
     for _ in range(3):  # 1 4 6 4 1 is 1 1 four times
         padded = F.avg_pool2d(padded, 2, 1)
@@ -49,7 +49,7 @@ def halved(images: Tensor) -> Tensor:
 
 
 def mirrored(images: Tensor, wanted: list[int]) -> Tensor:
-    """Images (..., H, W) and pixels of their mirror images: left, right, above, below."""
+    """Pad images (..., H, W) by mirrored pixels: left, right, above, below."""
     height, width = images.shape[-2:]
     if not all(isinstance(side, int) and side > 1 for side in (height, width)):
         # One pixel, or a size that an exported program is yet to see.
@@ -66,29 +66,29 @@ def mirrored(images: Tensor, wanted: list[int]) -> Tensor:
 
 
 def _mirrored_line(size: int, reach: int, like: Tensor) -> Tensor:
-    """Indices of the pixels of a line, and of `reach` mirror images to either side."""
+    """Return indices of the pixels of a line and `reach` mirrored ones at either side."""
     last, index = size - 1, arange(size + 2 * reach, like, torch.int64) - reach
     return (last - (last - index.abs()).abs()).clamp(min=0)
 
 
 def arange(count: int, like: Tensor, dtype: torch.dtype) -> Tensor:
-    """torch.arange on the device of a tensor, without naming it: exported programs can move."""
+    """Call torch.arange on the device of `like` without naming it, so that programs can move."""
     return like.new_ones(count, dtype=dtype).cumsum(0) - 1
 
 
 def sample_scales(
     pyramid: TensorPyramid, lafs: Tensor, scales: Sequence[float], patch_size: int
 ) -> Tensor:
-    """Patches (B, N, S, P, P) at LAFs (B, N, 2, 3), each at S scales of it."""
+    """Sample patches (B, N, S, P, P) at S scales of LAFs (B, N, 2, 3)."""
     if tuple(scales) == (1.0,):
         return sample(pyramid, lafs, patch_size)[:, :, None]
     return torch.stack([sample(pyramid, scaled(lafs, f), patch_size) for f in scales], dim=2)
 
 
 def sample(pyramid: TensorPyramid, lafs: Tensor, patch_size: int) -> Tensor:
-    """Bilinear patches (B, N, P, P) at LAFs (B, N, 2, 3); zeros where there is none.
+    """Sample bilinear patches (B, N, P, P) at LAFs (B, N, 2, 3); zeros where there is no patch.
 
-    From the level where samples are about a pixel apart; of an affine LAF, in the mean of its axes.
+    The level is the one where samples are about a pixel apart, in the mean of a LAF's axes.
     """
     P = patch_size
     side = sides(lafs.detach(), pyramid.shape)[..., None, None]
@@ -125,9 +125,9 @@ def sample(pyramid: TensorPyramid, lafs: Tensor, patch_size: int) -> Tensor:
 
 
 def sides(lafs: Tensor, shape: Sequence[int]) -> Tensor:
-    """Sides of the patches of LAFs (B, N, 2, 3) in pixels: (B, N).
+    """Return the sides (B, N) in pixels of the patches of LAFs (B, N, 2, 3).
 
-    0 where the patch does not overlap an image of `shape` (H, W) or is beyond the limits of
+    0 where the patch does not overlap an image of `shape` (H, W) or exceeds the limits of
     `frames.describable`.
     """
     centre, reach = lafs[..., 2], lafs[..., :2].abs().sum(3)
@@ -138,6 +138,6 @@ def sides(lafs: Tensor, shape: Sequence[int]) -> Tensor:
 
 
 def area(lafs: Tensor) -> Tensor:
-    """|det A| of LAFs (B, N, 2, 3): the square of their scale, (B, N)."""
+    """|det A| (B, N) of LAFs (B, N, 2, 3), the square of their scale."""
     ax, bx, _, ay, by, _ = lafs.flatten(2).unbind(2)
     return (ax * by - bx * ay).abs()

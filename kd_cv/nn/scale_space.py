@@ -1,8 +1,7 @@
-"""Extrema of the scale space by plain torch operations of fixed shapes.
+"""Extrema of the scale space by torch operations of fixed shapes.
 
-The numbers are those of `detector`; only the shapes differ. Where the compiled detector keeps a
-list of candidates, this one keeps a fixed number of slots, filled with the strongest. So the whole
-detector is one graph: it needs no look at the data, runs on any device, compiles and exports.
+The numbers are those of `detector`. A fixed number of slots, filled with the strongest candidates,
+replaces lists, so the detector is one graph that runs on any device, compiles and exports.
 """
 
 from collections.abc import Sequence
@@ -29,9 +28,9 @@ EPSILON = 1e-6
 
 
 def bands(kernels: Sequence[NDArray[Any]]) -> NDArray[np.float32]:
-    """Symmetric taps as matrices (n, BLOCK + 2 reach, BLOCK), reach that of the longest.
+    """Return symmetric taps as matrices (n, BLOCK + 2 reach, BLOCK), reach that of the longest.
 
-    pixels @ matrix blurs BLOCK pixels of a line; pixels has `reach` more to either side.
+    pixels @ matrix blurs BLOCK pixels of a line; pixels has `reach` more at either side.
     """
     reach = max(len(kernel) for kernel in kernels) // 2
     matrices = np.zeros((len(kernels), BLOCK + 2 * reach, BLOCK), np.float32)
@@ -43,7 +42,7 @@ def bands(kernels: Sequence[NDArray[Any]]) -> NDArray[np.float32]:
 
 
 def constants(space: ScaleSpace) -> dict[str, NDArray[Any]]:
-    """Arrays that `extrema` needs, by name."""
+    """Return the arrays that `extrema` needs, by name."""
     # Each level from the image, and from the first level of its octave: blurs add up.
     image, octave = (list(accumulate(taps, np.convolve)) for taps in (space.taps, space.taps[1:]))
     cube = np.indices((3, 2 * REACH + 1, 2 * REACH + 1)).reshape(3, -1)
@@ -53,9 +52,9 @@ def constants(space: ScaleSpace) -> dict[str, NDArray[Any]]:
 def extrema(
     images: Tensor, mask: Tensor | None, space: ScaleSpace, count: int, c: dict[str, Tensor]
 ) -> tuple[Tensor, Tensor]:
-    """The `count` strongest extrema of images (B, H, W), in order.
+    """Find the `count` strongest extrema of images (B, H, W), in order.
 
-    Returns x, y and sigma (B, count, 3) and strengths (B, count), 0 where there is none. c: the
+    Returns x, y and sigma (B, count, 3) and strengths (B, count), 0 in empty slots. c:
     `constants` as tensors.
     """
     octaves = space.octaves(images.shape[1:])
@@ -86,25 +85,24 @@ def extrema(
     good = good.view_as(x) & (found > 0) & (strength >= space.least)
     step = torch.exp2(octave)
     sigma = space.sigma * torch.exp2(octave + layer / space.layers)
-    rows = torch.stack([x * step, y * step, sigma], 2)
+    scaled = torch.stack([x * step, y * step, sigma], 2)
     if mask is not None:
-        good = good & _inside(rows, mask)
+        good = good & _inside(scaled, mask)
     strength = strength * good
     # No two extrema lie in one cell of their octave.
     height, width = images.shape[1:]
     column, line, layer = places.round().long().unbind(0)
     cell = ((plane + layer) * height + line) * width + column
-    return _distinct(rows, strength, cell, space, count)
+    return _distinct(scaled, strength, cell, space, count)
 
 
 def _candidates(
     found: Tensor, D: Tensor, space: ScaleSpace, shape: tuple[int, ...], count: int, cube: Tensor
 ) -> tuple[Tensor, ...]:
-    """The largest of found (B, pixels), and D (B, more pixels) around them.
+    """Gather cubes of D (B, more pixels) around the largest of found (B, pixels).
 
-    Octave after octave, found has layers 1..n and D layers 0..n + 1 of their pixels. Returns x, y,
-    layer (3, B, K), octave (B, K), the values found (B, K), 0 in empty slots, and cubes of D
-    (3, 5, 5, B K).
+    Octave by octave, found has layers 1..n and D layers 0..n + 1. Returns x, y, layer (3, B, K),
+    octave (B, K), values (B, K), 0 in empty slots, and cubes (3, 5, 5, B K).
     """
     n, (_, h, w) = space.layers, shape
     found, index = found.topk(min(CANDIDATES * count + MORE, found.shape[1]))
@@ -129,7 +127,7 @@ def _candidates(
 
 
 def peaks(D: Tensor, threshold: float) -> Tensor:
-    """D (..., n + 2, H, W) where it is above the threshold and largest of 27 neighbours, else 0.
+    """Keep D (..., n + 2, H, W) where it exceeds the threshold and its 26 neighbours, else 0.
 
     Of layers 1..n; 0 in a border of REACH pixels. Of equal neighbours the last one counts, as in
     `reference.candidates`.
@@ -139,12 +137,12 @@ def peaks(D: Tensor, threshold: float) -> Tensor:
     # All pixels in a row: a step in x, y or scale is one of 1, W or H W pixels.
     D = D.reshape(*leading, -1)
     lines = _widest(D, 1)
-    squares = _widest(lines, width)
+    blocks = _widest(lines, width)
     margin = width + 1  # where not all neighbours are in these arrays, and no extremum counts
     inner = plane * (layers - 2) - 2 * margin
     c = D.narrow(-1, plane + margin, inner)
     before, after = (
-        squares.narrow(-1, plane + sign * plane, inner)
+        blocks.narrow(-1, plane + sign * plane, inner)
         .maximum(lines.narrow(-1, plane + sign * width + width, inner))
         .maximum(D.narrow(-1, plane + margin + sign, inner))
         for sign in (-1, 1)
@@ -156,16 +154,16 @@ def peaks(D: Tensor, threshold: float) -> Tensor:
 
 
 def _widest(values: Tensor, step: int) -> Tensor:
-    """The largest of each three values (..., N) at this distance: (..., N - 2 step)."""
+    """Return the largest of three values (..., N) at distance `step`: (..., N - 2 step)."""
     inner = values.shape[-1] - 2 * step
     a, b, c = (values.narrow(-1, start, inner) for start in (0, step, 2 * step))
     return a.maximum(b).maximum(c)
 
 
 def _distinct(
-    rows: Tensor, strength: Tensor, cell: Tensor, space: ScaleSpace, count: int
+    places: Tensor, strength: Tensor, cell: Tensor, space: ScaleSpace, count: int
 ) -> tuple[Tensor, Tensor]:
-    """The `count` strongest rows (B, K, 3), the strongest of each cell alone."""
+    """Keep the `count` strongest places (B, K, 3), and only the strongest of each cell."""
     strength, order = strength.topk(min(2 * count + FEW, strength.shape[1]))
     size = strength.shape[1]
     ranks = torch.ones_like(order).cumsum(1) - 1
@@ -177,16 +175,16 @@ def _distinct(
     strength = strength.gather(1, rank) * alone
     strength, best = strength.topk(min(count, size))
     order = order.gather(1, rank.gather(1, best))
-    rows = rows.gather(1, order[..., None].expand(-1, -1, 3))
+    places = places.gather(1, order[..., None].expand(-1, -1, 3))
     enough = (strength >= space.threshold) | (ranks[:, : strength.shape[1]] < FEW)
     missing = count - strength.shape[1]
-    return F.pad(rows, (0, 0, 0, missing)), F.pad(strength * enough, (0, missing))
+    return F.pad(places, (0, 0, 0, missing)), F.pad(strength * enough, (0, missing))
 
 
 def blurred(images: Tensor, matrices: Tensor) -> Tensor:
-    """Images (B, H, W) blurred both ways by each of n `bands`, mirrored at borders: (n, B, H, W).
+    """Blur images (B, H, W) both ways by each of n `bands`, mirrored at borders: (n, B, H, W).
 
-    By products of matrices, which devices compute in full precision: unlike convolutions.
+    By matrix products, which devices compute in full precision, unlike convolutions.
     """
     count, window, block = matrices.shape
     batch, height, width = images.shape
@@ -219,19 +217,19 @@ def gain_of(images: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def _sum(values: Tensor) -> Tensor:
-    """Sums (..., 1, 1) of (..., H, W), rows first: the same whatever the batch and the threads."""
+    """Sum (..., H, W) to (..., 1, 1), rows first: the same for any batch and number of threads."""
     return values.sum(-1, keepdim=True).sum(-2, keepdim=True)
 
 
 def _between(flags: Tensor) -> Tensor:
-    """From the first to the last of the flags (B, N) that are set."""
+    """Set all flags (B, N) from the first to the last that is set."""
     flags = flags.long()
     count = flags.cumsum(1)
     return (count > 0) & (count - flags < count[:, -1:])
 
 
-def _inside(rows: Tensor, mask: Tensor) -> Tensor:
-    """Whether the pixel of x and y of rows (B, K, 3) is in the mask (B, H, W): (B, K)."""
+def _inside(places: Tensor, mask: Tensor) -> Tensor:
+    """Whether the pixels of places (B, K, 3) are in the mask (B, H, W): (B, K)."""
     height, width = mask.shape[1:]
-    x, y = rows[..., :2].round().long().unbind(2)
+    x, y = places[..., :2].round().long().unbind(2)
     return mask.flatten(1).gather(1, y.clamp(0, height - 1) * width + x.clamp(0, width - 1))

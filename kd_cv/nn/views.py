@@ -22,7 +22,7 @@ from kd_cv.views import (
 
 
 class Views(Float32Module):
-    """Views of images (B, H, W), and LAFs of a view as those of the image."""
+    """Compute views of images (B, H, W)."""
 
     def __init__(self, count: int) -> None:
         super().__init__()
@@ -33,7 +33,7 @@ class Views(Float32Module):
             self.register_buffer(f"taps{tilt:g}", torch.from_numpy(taps[:, 0]), persistent=False)
 
     def image(self, images: Tensor, view: int) -> Tensor:
-        """The view of images (B, H, W): (B, h, w). Differentiable."""
+        """Return the view of images (B, H, W): (B, h, w). Differentiable."""
         if view == 0:
             return images
         tilt, direction = TEN[view - 1]
@@ -49,7 +49,7 @@ class Views(Float32Module):
         return (padded.unfold(1 if down else 2, len(taps), int(tilt)) * taps).sum(3)
 
     def mask(self, images: Tensor, mask: Tensor | None, view: int) -> Tensor | None:
-        """Where a view shows the image, and its mask (B, H, W) is set; None where it always is."""
+        """Return where a view shows the image and its mask (B, H, W) is set; None if everywhere."""
         tilt, direction = (1.0, 0.0) if view == 0 else TEN[view - 1]
         if direction in (0.0, 90.0):
             step = int(tilt)
@@ -66,7 +66,7 @@ class Views(Float32Module):
 
 
 def _places(images: Tensor, direction: float) -> tuple[Tensor, Tensor]:
-    """Where the pixels of turned images lie in images (B, H, W): x and y, (h, w) each."""
+    """Return x and y, (h, w) each, in images (B, H, W) of the pixels of rotated images."""
     shape = images.shape[1], images.shape[2]
     M = rotation(direction, shape)
     width, height = bounds(M, shape)
@@ -76,12 +76,12 @@ def _places(images: Tensor, direction: float) -> tuple[Tensor, Tensor]:
 
 
 def upright_in(shape: tuple[int, int], view: int) -> float:
-    """The direction of the x axis of an image in a view, in degrees."""
+    """Return the direction of the x axis of an image in a view, in degrees."""
     return float(np.rad2deg(np.arctan2(*from_image(shape, view)[::-1, 0])) % 360)
 
 
 def to_image(lafs: Tensor, shape: tuple[int, int], view: int) -> Tensor:
-    """LAFs (B, N, 2, 3) of a view as those of the image (H, W): what is round becomes affine."""
+    """Map LAFs (B, N, 2, 3) of a view to the image (H, W): round LAFs become affine."""
     if view == 0:
         return lafs
     M = cv2.invertAffineTransform(from_image(shape, view)).tolist()
@@ -94,9 +94,9 @@ def to_image(lafs: Tensor, shape: tuple[int, int], view: int) -> Tensor:
 
 
 def repeated(lafs: Tensor, views: Tensor, chosen: Tensor) -> Tensor:
-    """`views.repeated` of LAFs (B, N, 2, 3) with their views (B, N): (B, N).
+    """`views.repeated` for LAFs (B, N, 2, 3) with their views (B, N): (B, N).
 
-    chosen (B, N): whether a slot holds a keypoint.
+    chosen (B, N): slots that hold a keypoint.
     """
     size = 0.5 * area(lafs).log2()
     angle = torch.rad2deg(torch.atan2(lafs[..., 1, 0], lafs[..., 0, 0]))
