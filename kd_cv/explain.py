@@ -34,12 +34,7 @@ from kd_cv.settings import Settings
 from kd_cv.types import Image
 
 CHUNK = 64  # pairs of patches at a time
-Pixel = tuple[int, int]  # (x, y): column and row in the patch
 POSITIONS = ("polar", "cart")
-
-
-# --------------------------------------------------------------------------------------------------
-# Pixels as summands of the descriptor
 
 
 def planes(theta: ArrayLike, weight: ArrayLike) -> Array:
@@ -48,12 +43,6 @@ def planes(theta: ArrayLike, weight: ArrayLike) -> Array:
     terms = weight[..., None] * (THETA.psi(theta) / THETA.psi_weights)
     *many, height, width = theta.shape
     return np.swapaxes(terms.reshape(*many, height * width, THETA.dim), -1, -2)
-
-
-def pixel_features(spec: Spec, planes: Array, pixels: Any = slice(None)) -> Array:
-    """Return psi(p) of the chosen pixels, (N, D); their sum is V before its normalisation."""
-    Phi, T = spec.constants.Phi[pixels], spec.constants.T
-    return np.einsum("k p, p f, k f d -> p d", planes[:, pixels], Phi, T, optimize=True)
 
 
 def pixel_responses(spec: Spec, planes: Array, z: Array) -> Array:
@@ -65,21 +54,14 @@ def pixel_responses(spec: Spec, planes: Array, z: Array) -> Array:
 
 @dataclass(frozen=True)
 class Pixels:
-    """The pixels of N keypoints, at one scale or several: V = sum_s scale_s * sum_p psi_s(p).
-
-    planes  (N, S, 7, P * P) of the patch at each scale
-    scale   (N, S, D) normalisation
-    weight  (N, S, P, P) |psi(p)|, normalised to a sum of 1 for a keypoint
-    sides   (S,) side of each patch, the largest being 1
-    V       (N, D) raw descriptors, of unit norm; zero if the patch cannot be described
-    """
+    """The pixels of N keypoints, at one scale or several: V = sum_s scale_s * sum_p psi_s(p)."""
 
     spec: Spec
-    planes: Array
-    scale: Array
-    weight: Array
-    sides: Array
-    V: Array
+    planes: Array  # (N, S, 7, P * P) of the patch at each scale
+    scale: Array  # (N, S, D) normalisation
+    weight: Array  # (N, S, P, P) |psi(p)|, normalised to a sum of 1 for a keypoint
+    sides: Array  # (S,) side of each patch, the largest being 1
+    V: Array  # (N, D) raw descriptors, of unit norm; zero if the patch cannot be described
 
     @classmethod
     def of(cls, patches: ArrayLike, spec: Spec, sides: Sequence[float] = (1.0,)) -> Pixels:
@@ -128,64 +110,21 @@ def _overlap(P: int, side: float) -> Array:
     return np.maximum(common, 0.0) * (P / side)
 
 
-# --------------------------------------------------------------------------------------------------
-# Patch maps: one pixel against all pixels of a patch of constant angle
-
-
-def patch_map(
-    spec: Spec,
-    pixel: Pixel,
-    theta_p: float = 0.0,
-    theta_q: float = 0.0,
-    projection: Projection | None = None,
-) -> Array:
-    """Return M(p, q) of a pixel p and every pixel q of a patch of constant angle: (P, P).
-
-    psi has no Gaussian mask here, parts of equal weight, and M(p, p) = 1 before whitening.
-    """
-    row, column = row_column(pixel, spec.patch_size)
-    mu, B = _linear(projection, spec)
-    unmasked = 1.0 / Grid.of_size(spec.patch_size).g
-    index = [row * spec.patch_size + column]
-    psi = pixel_features(spec, planes(theta_p, unmasked), index)
-    parts = spec.constants.parts
-    scale = 1.0 / ((psi**2 @ parts) ** 0.5 @ parts.T * len(spec.parts) ** 0.5)
-    scale = scale[0]  # |psi(p)| is the same for all pixels
-    z = B(scale * psi[0] - mu)
-    return pixel_responses(spec, planes(theta_q, unmasked), scale * z) - mu @ z
-
-
-def row_column(pixel: Pixel, P: int) -> tuple[int, int]:
-    x, y = pixel
-    if not (0 <= x < P and 0 <= y < P):
-        raise ValueError(f"pixel (x, y) must lie in a {P} x {P} patch, got {pixel!r}")
-    return int(y), int(x)
-
-
-# --------------------------------------------------------------------------------------------------
-# Heat maps: every pixel of a patch against the whole of another
-
-
 @dataclass(frozen=True)
 class Explanation:
     """The explanation of a match.
 
-    patch0, patch1   (P, P) float32, the largest patch of each keypoint
-    heat0, heat1     name -> (P, P): contribution of each pixel to the similarity of that name
-    similarities     name -> cosine of the two descriptors, the sum of heat0 and of heat1
-    shares           part -> its contribution to `similarity`; joint contributions are halved
-    name             of the descriptor's own similarity: "whitened", "concat", "polar" or "cart"
-
-    The names are "polar", "cart" and "concat", as far as the descriptor has them, and "whitened".
+    Similarities have names: "polar", "cart" and "concat", as the descriptor has them, and
+    "whitened".
     """
 
-    patch0: NDArray[np.float32]
+    patch0: NDArray[np.float32]  # (P, P), the largest patch of each keypoint
     patch1: NDArray[np.float32]
-    heat0: Mapping[str, Array]
+    heat0: Mapping[str, Array]  # name -> (P, P) contribution of each pixel to the similarity
     heat1: Mapping[str, Array]
-    similarities: Mapping[str, float]
-    shares: Mapping[str, float]
-    name: str
+    similarities: Mapping[str, float]  # name -> cosine, the sum of heat0 and of heat1
+    shares: Mapping[str, float]  # part -> its contribution; joint contributions are halved
+    name: str  # of the descriptor's own similarity
 
     @property
     def similarity(self) -> float:
@@ -258,17 +197,12 @@ def _explain(
 
 
 class HeatMaps(NamedTuple):
-    """The explanations of N matches, by the descriptor's own similarity.
+    """The explanations of N matches, by the descriptor's own similarity."""
 
-    heat0, heat1  (N, P, P): contribution of each pixel
-    similarity    (N,) cosines, the sums of the heat maps
-    shares        (N, parts): contribution of each of `part_names`
-    """
-
-    heat0: Array
+    heat0: Array  # (N, P, P) contribution of each pixel
     heat1: Array
-    similarity: Array
-    shares: Array
+    similarity: Array  # (N,) cosines, the sums of the heat maps
+    shares: Array  # (N, parts) contribution of each of `part_names`
 
 
 def heat_maps(patches0: ArrayLike, patches1: ArrayLike, settings: Settings) -> HeatMaps:
@@ -309,9 +243,9 @@ def _similarities(spec: Spec, projection: Projection | None) -> dict[str, Linear
     similarities: dict[str, Linear] = {}
     for name, indicator in zip(part_names(spec), spec.constants.parts.T, strict=True):
         similarities[name] = zero, lambda v, chosen=indicator: v * chosen  # type: ignore[misc]
-    similarities[spec.kernel] = _linear(None, spec)
+    similarities[spec.kernel] = linear(None, spec)
     if projection is not None:
-        similarities["whitened"] = _linear(projection, spec)
+        similarities["whitened"] = linear(projection, spec)
     return similarities
 
 
@@ -320,7 +254,8 @@ def part_names(spec: Spec) -> tuple[str, ...]:
     return POSITIONS if spec.kernel == "concat" else (spec.kernel,)
 
 
-def _linear(projection: Projection | None, spec: Spec) -> Linear:
+def linear(projection: Projection | None, spec: Spec) -> Linear:
+    """Return mu and A A^T of a similarity."""
     if projection is None:
         return np.zeros(spec.dim), lambda v: v
     if projection.power != 1.0:

@@ -8,13 +8,14 @@ from typing import Any, Literal
 import numpy as np
 
 from experiments.paper.data import WHITENED, Columns
+from experiments.paper.patch_maps import Pixel, patch_map, plot_patch_map, row_column
 from experiments.paper.plots import plot_curves, plot_eigenvalues, plot_similarities
 from experiments.protocols.metrics import fpr95
 from experiments.protocols.patch_curves import Curves
 from kd_cv.descriptor.kernels import PHI, RHO, THETA, Array, Grid, VonMises, X, Y
 from kd_cv.descriptor.spec import KERNELS, Spec
-from kd_cv.explain import Explanation, Pixel, patch_map, row_column
-from kd_cv.viz.maps import add_heat_key, plot_heatmap, plot_patch, plot_patch_map
+from kd_cv.explain import Explanation
+from kd_cv.viz.maps import add_heat_key, plot_heatmap, plot_patch
 from kd_cv.viz.palette import BLUE, GRAY, GREEN, ORANGE, PURPLE, VERMILION
 from kd_cv.viz.style import Axes, Figure, bare, framed, plt, style
 from kd_cv.whitening.whitening import Whitening

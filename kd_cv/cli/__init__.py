@@ -50,12 +50,12 @@ def _run(arguments: list[str]) -> int:
         command = " ".join(["kd-cv", *[a for a in arguments[:1] if a in COMMANDS]])
         return _fail(f"{error.format_message()} ({command} --help shows how)", 2)
     except Exception as error:
-        if _is_interrupt(error):
-            raise KeyboardInterrupt from error
         if debug:
             raise
         if isinstance(error, BAD_INPUT):
-            return _fail(_message(error), 2)
+            if isinstance(error, OSError) and error.filename is not None and error.strerror:
+                return _fail(f"{error.filename}: {error.strerror}", 2)
+            return _fail(str(error) or type(error).__name__, 2)
         return _fail(f"unexpected {type(error).__name__} (--debug shows where): {error}", 3)
 
 
@@ -68,26 +68,11 @@ def _prepare_streams() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
-def _is_interrupt(error: BaseException | None) -> bool:
-    """Return whether an error came of Ctrl-C: NumPy makes an ImportError of it."""
-    while error is not None:
-        if isinstance(error, KeyboardInterrupt):
-            return True
-        error = error.__cause__ or error.__context__
-    return False
-
-
 def _read_enough() -> int:
     """Discard the rest: the reader of `kd-cv ... | head` has gone away."""
     with open(os.devnull, "w") as nowhere:
         os.dup2(nowhere.fileno(), 1)
     return 0
-
-
-def _message(error: Exception) -> str:
-    if isinstance(error, OSError) and error.filename is not None and error.strerror:
-        return f"{error.filename}: {error.strerror}"
-    return str(error) or type(error).__name__
 
 
 def _fail(message: str, code: int) -> int:

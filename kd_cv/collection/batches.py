@@ -149,9 +149,6 @@ def decode(path: Path) -> tuple[NDArray[Any] | str, float]:
     return image, time.thread_time() - start
 
 
-# ------------------------------------------------------------------------------- where batches run
-
-
 def by_threads(plan: Sequence[Batch], extraction: Extraction, workers: int) -> Iterator[Report]:
     """Run batches on threads, one each: OpenCV and the descriptor release the GIL."""
     stop = threading.Event()

@@ -6,7 +6,6 @@ statistics in a fixed order, so the result has the bits of one process on such a
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import contextmanager
@@ -39,15 +38,8 @@ def connected(scheduler: str) -> Iterator[Any]:
             f"expected the address of a Dask scheduler, such as tcp://host:8786, got {scheduler!r}"
             "; on one machine give a number of workers instead"
         )
-    distributed = _distributed()
-    logger = logging.getLogger("distributed.client")  # it shows tracebacks of errors raised here
-    before = logger.level
-    logger.setLevel(logging.CRITICAL)
-    try:
-        with distributed.Client(scheduler, timeout=PATIENCE) as client:
-            yield client
-    finally:
-        logger.setLevel(before)
+    with _distributed().Client(scheduler, timeout=PATIENCE) as client:
+        yield client
 
 
 def extract(

@@ -99,11 +99,9 @@ def reconstruct(
     counts: tuple[int, int, float, float] = (0, 0, math.nan, math.nan)
     if model is not None:
         counts = (
-            model.num_reg_images(),
-            model.num_points3D(),
-            model.compute_mean_track_length(),
+            model.num_reg_images(), model.num_points3D(), model.compute_mean_track_length(),
             model.compute_mean_reprojection_error(),
-        )
+        )  # fmt: skip
     return Row(name, len(names), *counts, matches, summary.skipped, summary.others)
 
 

@@ -43,9 +43,6 @@ def camera_mode(camera: str) -> Any:
     return getattr(load_pycolmap().CameraMode, camera.upper().replace("-", "_"))
 
 
-# -------------------------------------------------------------------------------------- the bytes
-
-
 def as_colmap_bytes(descriptors: NDArray[np.float32]) -> NDArray[np.uint8]:
     """Convert unit descriptors (N, D), D <= 128, to bytes (N, 128) of norm 512.
 
@@ -74,9 +71,6 @@ def bytes_of(descriptors: NDArray[np.float32], descriptor: str) -> NDArray[np.ui
         return as_colmap_bytes(descriptors)
     scale = {"sift": 1.0, "rootsift": NORM}[descriptor]
     return np.minimum(np.rint(descriptors * scale), 255).astype(np.uint8)
-
-
-# ----------------------------------------------------------------------------------- the database
 
 
 def write_database(
@@ -132,9 +126,6 @@ def write_database(
                     kind = pycolmap.FeatureExtractorType.SIFT
                     target.write_descriptors(ids[name], pycolmap.FeatureDescriptors(kind, data))
     return ids
-
-
-# ---------------------------------------------------------------------------------------- matches
 
 
 def read_pairs(path: PathLike) -> list[Pair]:

@@ -105,14 +105,11 @@ class Extraction:
             seen = reduced(gray, self.max_size)
             frames, responses, descriptors, views = self.extract(seen)
         ratio = np.array([width, height]) / np.array(seen.shape[::-1])
+        uncertainty = max(1.0, max(gray.shape) / (self.max_size or np.inf))
         return ImageFeatures(
-            resized_frames(frames, ratio),
-            descriptors,
-            responses.astype(np.float32),
-            (width, height),
-            max(1.0, max(gray.shape) / (self.max_size or np.inf)),
-            views,
-        )
+            resized_frames(frames, ratio), descriptors, responses.astype(np.float32),
+            (width, height), uncertainty, views,
+        )  # fmt: skip
 
     def extract(self, gray: NDArray[Any]) -> Features:
         """Extract keypoints and descriptors at the size of the image."""
@@ -149,7 +146,7 @@ def check_settings(
         return
     try:
         old, new = (_flat(json.loads(text or "")) for text in (found, wanted))
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, KeyError):
         raise ValueError(f"{where} was not written by kd_cv: {advice}") from None
     changed = ", ".join(
         f"{key} {old.get(key)!r} there and {new.get(key)!r} here"
@@ -159,11 +156,9 @@ def check_settings(
     raise ValueError(f"{where} has other settings ({changed}): {advice}")
 
 
-def _flat(settings: Any) -> dict[str, Any]:
-    if not isinstance(settings, dict):
-        raise TypeError("settings must be a JSON object")
-    inner = settings.get("descriptor")
-    return {**settings, "descriptor": "kd", **inner} if isinstance(inner, dict) else {**settings}
+def _flat(settings: dict[str, Any]) -> dict[str, Any]:
+    inner = settings["descriptor"]
+    return {**settings, "descriptor": "kd", **inner} if isinstance(inner, dict) else settings
 
 
 class Clock:

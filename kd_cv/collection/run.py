@@ -134,18 +134,12 @@ def extract(
             if totals.done or totals.kept or not output.exists():
                 _assemble(output, folder, plan, extraction, keep=not overwrite)
         _clear(folder)
+    skipped = dict(sorted({**collection.refused, **totals.skipped}.items()))
+    count, seconds = len(collection.names) + len(collection.refused), time.perf_counter() - start
     return Summary(
-        output,
-        len(collection.names) + len(collection.refused),
-        len(present) + totals.kept,
-        totals.done,
-        totals.keypoints,
-        dict(sorted({**collection.refused, **totals.skipped}.items())),
-        time.perf_counter() - start,
-        workers,
-        totals.seconds,
-        collection.others,
-    )
+        output, count, len(present) + totals.kept, totals.done, totals.keypoints, skipped, seconds,
+        workers, totals.seconds, collection.others,
+    )  # fmt: skip
 
 
 def _sources(collection: Collection, output: Path) -> dict[str, str]:
@@ -172,9 +166,6 @@ def _present(output: Path, sources: Mapping[str, str], extraction: Extraction) -
         check_settings(output, settings_in(file), extraction.settings_text)
         stored = {name: file[name].attrs.get(SOURCE) for name in names_in(file)}
     return {name for name, source in stored.items() if source and source == sources.get(name)}
-
-
-# ------------------------------------------------------------------- partial files and the output
 
 
 @contextmanager

@@ -53,20 +53,15 @@ _DAMAGE = (ValueError, TypeError, RuntimeError, OSError, AttributeError, KeyErro
 class ImageFeatures:
     """The features of one image.
 
-    frames       (N, 4) x, y, size, angle in pixels of the image file
-    descriptors  (N, D) float32, of unit norm where KD made them
-    scores       (N,)
-    image_size   width, height
-    uncertainty  pixels of the image file per pixel that the detector saw
-    views        (N,) the synthetic view of each, 0 for the image itself
+    All positions are in pixels of the image file; descriptors of KD have unit norm.
     """
 
-    frames: NDArray[np.float64]
-    descriptors: NDArray[np.float32]
-    scores: NDArray[np.float32]
-    image_size: tuple[int, int]
-    uncertainty: float
-    views: NDArray[np.int64]
+    frames: NDArray[np.float64]  # (N, 4) x, y, size, angle
+    descriptors: NDArray[np.float32]  # (N, D)
+    scores: NDArray[np.float32]  # (N,)
+    image_size: tuple[int, int]  # width, height
+    uncertainty: float  # pixels of the image file per pixel that the detector saw
+    views: NDArray[np.int64]  # (N,) the synthetic view of each, 0 for the image itself
 
 
 def as_arrays(features: ImageFeatures, dtype: str) -> dict[str, NDArray[Any]]:
@@ -104,17 +99,10 @@ def as_features(arrays: Mapping[str, NDArray[Any]], uncertainty: float = 1.0) ->
     sizes, angles = size_from_sigma(arrays["scales"]), degrees(arrays["oris"])
     frames = np.column_stack([arrays["keypoints"], sizes, angles])
     width, height = arrays["image_size"].tolist()
-    return ImageFeatures(
-        frames.astype(np.float64),
-        np.ascontiguousarray(X, dtype=np.float32),
-        np.asarray(arrays["scores"], dtype=np.float32),
-        (int(width), int(height)),
-        uncertainty,
-        arrays.get(VIEWS, np.zeros(n)).astype(np.int64),
-    )
-
-
-# ----------------------------------------------------------------------------------------- writing
+    views = arrays.get(VIEWS, np.zeros(n)).astype(np.int64)
+    X, scores = np.ascontiguousarray(X, np.float32), np.asarray(arrays["scores"], np.float32)
+    size = int(width), int(height)
+    return ImageFeatures(frames.astype(np.float64), X, scores, size, uncertainty, views)
 
 
 class _Disk(io.FileIO):
@@ -176,9 +164,6 @@ def copy_image(source: Any, target: Any, name: str) -> None:
         for key in _keys(source[name]):
             source.copy(source[name][key], group, name=key)
         group.attrs[SOURCE] = source[name].attrs[SOURCE]
-
-
-# ----------------------------------------------------------------------------------------- reading
 
 
 class FeatureFile(Mapping[str, ImageFeatures]):

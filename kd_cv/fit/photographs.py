@@ -12,7 +12,6 @@ import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -145,6 +144,11 @@ def fit_photos(
     statistics = {(kernel, size): Statistics(Spec(size, kernel).dim) for kernel, size in keys}
     samples = {size: Samples(fit.seed) for size in fit.patch_sizes}
     tell = progress or (lambda message: None)
+
+    def tell_steps(step: int, steps: int) -> None:
+        if step % 100 == 0:
+            tell(f"training: {step} of {steps} steps")
+
     used, problem = 0, ""
     for photo in run(fit.describe, [(path, fit.seed + n) for n, path in enumerate(paths)]):
         for problem in photo.problems:
@@ -173,23 +177,18 @@ def fit_photos(
             max_dim=min(MAX_DIM, statistics[kernel, size].dim),
             samples=samples[size].kept if kernel == "concat" else (),
             provenance=provenance,
-            progress=partial(_tell_steps, tell, size),
+            progress=tell_steps,
         )
         for kernel, size in keys
     }
-
-
-def _tell_steps(tell: Progress, size: int, step: int, steps: int) -> None:
-    if step % 100 == 0:
-        tell(f"training {size}: {step} of {steps} steps")
 
 
 def _check_enough(statistics: Statistics, pairs: PairSource) -> None:
     dim = statistics.dim
     if statistics.count <= dim:
         raise ValueError(
-            f"the photographs have {statistics.count} keypoints that can be described; more than "
-            f"{dim} are needed: give more or larger photographs"
+            f"{statistics.count} keypoints can be described, more than {dim} are needed: give "
+            "more or larger photographs"
         )
     if pairs != "none" and statistics.pair_count <= dim:
         raise ValueError(

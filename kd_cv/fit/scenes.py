@@ -68,24 +68,16 @@ class Scene:
         return np.concatenate(pairs) if pairs else np.empty((0, 2), np.int64)
 
 
-class SceneDescriptors(NamedTuple):
-    """Descriptors X (N, D) of a scene, indices of matching pairs (M, 2), and the points (N,)."""
-
-    X: Array32
-    pairs: NDArray[np.int64]
-    points: NDArray[np.int64]
-
-
-def describe_scene(scene: Scene, describe: Describe) -> SceneDescriptors:
-    """Describe all views of a scene, without the frames that cannot be described."""
+def describe_scene(
+    scene: Scene, describe: Describe
+) -> tuple[Array32, NDArray[np.int64], NDArray[np.int64]]:
+    """Return descriptors X (N, D) of a scene, indices of pairs (M, 2), and the points (N,)."""
     X = np.concatenate([describe(view.load(), view.frames) for view in scene.views])
     described = np.asarray(X.any(axis=1))
     index = np.cumsum(described) - 1  # of each frame among the described ones
     pairs = scene.all_pairs()
     points = np.concatenate([view.point_ids for view in scene.views])
-    return SceneDescriptors(
-        X[described], index[pairs[described[pairs].all(axis=1)]], points[described]
-    )
+    return X[described], index[pairs[described[pairs].all(axis=1)]], points[described]
 
 
 def scene_statistics(scenes: Iterable[Scene], describe: Describe, dim: int) -> Statistics:

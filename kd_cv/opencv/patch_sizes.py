@@ -58,8 +58,7 @@ def frames_of(keypoints: KeyPoints, settings: Settings, detector: Detector | Non
     frames = from_keypoints(keypoints)
     if settings.magnification is not None:
         return frames
-    affine = detector is not None and is_affine(detector)
-    others = np.flatnonzero(~of_sift(keypoints) | affine)
+    others = np.flatnonzero(~of_sift(keypoints) | (type(detector).__name__ == AFFINE))
     if len(others):
         sides = windows([keypoints[i] for i in others], detector)
         frames[others, 2] *= sides / MAGNIFICATION
@@ -76,12 +75,10 @@ def windows(keypoints: Sequence[cv2.KeyPoint], detector: Any = None) -> Float64:
     """
     fields = np.array([_FIELDS(keypoint) for keypoint in keypoints]).reshape(-1, 5)
     sides = _sides(fields, detector)
-    sides[of_sift(keypoints)] = WINDOWS[AFFINE] if is_affine(detector) else MAGNIFICATION
+    # the keypoints of AffineFeature are those of another detector in simulated views
+    affine = type(detector).__name__ == AFFINE
+    sides[of_sift(keypoints)] = WINDOWS[AFFINE] if affine else MAGNIFICATION
     return sides
-
-
-def is_affine(detector: Any) -> bool:
-    return type(detector).__name__ == AFFINE
 
 
 def window_of(detector: Any) -> float:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
-from kd_cv.explain import Array, Explanation, Pixel, heat_limit
-from kd_cv.viz.palette import VERMILION, diverging_colors
+from kd_cv.explain import Array, Explanation, heat_limit
+from kd_cv.viz.palette import diverging_colors
 from kd_cv.viz.style import Axes, bare, framed, plt, style
 
 # After `style`, which says what to install where there is no Matplotlib.
@@ -18,8 +17,6 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import ListedColormap, Normalize
 
 DIVERGING = ListedColormap(diverging_colors().tolist(), name="kd_diverging")
-SEQUENTIAL = "cividis"
-LEVELS = 10  # isocontours of a patch map, as in the paper
 
 
 @style()
@@ -40,26 +37,6 @@ def plot_heatmap(
     """
     limit = heat_limit(heat) if limit is None else limit
     ax.imshow(heat, cmap=DIVERGING, vmin=-limit, vmax=limit)
-    framed(ax).set_title(title or "")
-    return ax
-
-
-@style()
-def plot_patch_map(
-    ax: Axes, values: Array, pixel: Pixel | None = None, *, title: str | None = None
-) -> Axes:
-    """Plot a patch map (P, P) with ten isocontours, and a cross at pixel (x, y)."""
-    low, high = float(values.min()), float(values.max())
-    edges = np.linspace(low, high if high > low else low + 1.0, LEVELS + 2)
-    ax.contourf(values, levels=edges, cmap=SEQUENTIAL)
-    ax.contour(
-        values, levels=edges[1:-1], colors="white", linewidths=0.25, linestyles="solid", alpha=0.6
-    )
-    ax.set_aspect("equal")
-    ax.invert_yaxis()
-    if pixel is not None:
-        ax.plot(*pixel, "x", color="white", markersize=6, markeredgewidth=2.4)
-        ax.plot(*pixel, "x", color=VERMILION, markersize=5, markeredgewidth=1.2)
     framed(ax).set_title(title or "")
     return ax
 

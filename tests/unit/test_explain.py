@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from experiments.paper.drawings import kernel_map
+from experiments.paper.patch_maps import patch_map, pixel_features
 from kd_cv import KDDescriptor
 from kd_cv.descriptor import reference
 from kd_cv.descriptor.projection import Projection, project
@@ -17,8 +18,6 @@ from kd_cv.explain import (
     explain_patches,
     heat_maps,
     part_names,
-    patch_map,
-    pixel_features,
     pixel_responses,
     planes,
 )

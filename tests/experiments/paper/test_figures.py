@@ -14,8 +14,8 @@ from experiments.paper import drawings  # noqa: E402
 from experiments.paper.data import FigureData  # noqa: E402
 from experiments.paper.drawings import kernel_map  # noqa: E402
 from experiments.paper.figures import FIGURES, save_figures  # noqa: E402
+from experiments.paper.patch_maps import patch_map  # noqa: E402
 from kd_cv.descriptor.kernels import THETA  # noqa: E402
-from kd_cv.explain import patch_map  # noqa: E402
 
 
 @pytest.fixture(scope="module")

@@ -46,33 +46,3 @@ def test_by_a_signal(tmp_path, workers):
     os.killpg(run.pid, signal.SIGINT)  # as a terminal does, to all processes of the command
     _, errors = run.communicate(timeout=60)
     assert (run.returncode, errors) == (130, "kd-cv: error: interrupted\n")
-
-
-#: Stands for cv2 while it is imported; as NumPy does, it makes another error of Control-C. A signal
-#: just before a sleep begins does not end it: one long sleep would hold it up.
-SLOW_TO_LOAD = """
-import time
-print(1, flush=True)
-try:
-    for _ in range(6000):
-        time.sleep(0.01)
-except KeyboardInterrupt:
-    raise ImportError("a part of it could not be imported")
-"""
-SCRIPT = "import sys; from kd_cv.cli import main; sys.exit(main())"  # as pip writes it
-
-
-@pytest.mark.skipif(os.name != "posix", reason="signals as POSIX has them")
-@pytest.mark.parametrize("way", ["script", "module"])
-def test_while_the_package_is_imported(tmp_path, way):
-    (tmp_path / "cv2.py").write_text(SLOW_TO_LOAD)
-    (tmp_path / "kd-cv").write_text(SCRIPT)
-    run = subprocess.Popen(
-        [sys.executable, *([tmp_path / "kd-cv"] if way == "script" else ["-m", "kd_cv"]), "match"],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])},
-    )  # fmt: skip
-    assert run.stdout.readline() == "1\n"
-    run.send_signal(signal.SIGINT)
-    _, errors = run.communicate(timeout=60)
-    assert (run.returncode, errors) == (130, "kd-cv: error: interrupted\n")

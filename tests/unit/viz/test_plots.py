@@ -8,8 +8,9 @@ data = pytest.importorskip("skimage.data")
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")
 
+from experiments.paper.patch_maps import patch_map, plot_patch_map  # noqa: E402
 from kd_cv.descriptor.spec import Spec  # noqa: E402
-from kd_cv.explain import explain_patches, patch_map  # noqa: E402
+from kd_cv.explain import explain_patches  # noqa: E402
 from kd_cv.viz import (  # noqa: E402
     images,
     maps,
@@ -96,12 +97,12 @@ def test_heat_maps_and_patch_maps_show_their_values():
     assert image[to_row_column(ax0, image, 8, 8)].min() > 240
 
     values = patch_map(Spec(32), (8, 20))
-    assert maps.plot_patch_map(ax1, values, (8, 20), title="map") is ax1
+    assert plot_patch_map(ax1, values, (8, 20), title="map") is ax1
     assert ax1.get_ylim()[0] > ax1.get_ylim()[1]  # y down
     image = rendered(ax1)
     bright = image[to_row_column(ax1, image, 10, 20)].sum()
     assert bright > image[to_row_column(ax1, image, 30, 2)].sum() + 200
-    constant = maps.plot_patch_map(style.plt.subplots()[1], np.ones((8, 8)))
+    constant = plot_patch_map(style.plt.subplots()[1], np.ones((8, 8)))
     assert rendered(constant).any()
 
 
