@@ -61,8 +61,7 @@ class Settings:
     orient: bool = False
     drop: bool = True
     views: int = 1
-    #: The matrices of `weights`, read once.
-    matrices: tuple[Weights, Weights] | None = field(default=None, repr=False, compare=False)
+    matrices: Any = field(default=None, repr=False, compare=False)  # weights, their entries
 
     def __post_init__(self) -> None:
         if isinstance(self.descriptor_type, np.ndarray) or self.descriptor_type not in TYPES:
@@ -103,16 +102,11 @@ class Settings:
         # Shipped matrices need not travel; those of a file do, as it may change meanwhile.
         values = {name: getattr(self, name) for name in self.names()}
         shipped = isinstance(self.weights, str) and self.weights in registry()
-        return _restored, (type(self), values, None if shipped else self._entries)
+        return _restored, (type(self), values, None if shipped else self.matrices[1])
 
     @classmethod
     def names(cls) -> list[str]:
         return [f.name for f in fields(cls) if f.repr]
-
-    @property
-    def _entries(self) -> Weights:
-        assert self.matrices is not None  # __post_init__ has read them
-        return self.matrices[1]
 
     @cached_property
     def spec(self) -> Spec:
@@ -122,12 +116,12 @@ class Settings:
     @cached_property
     def projection(self) -> Projection | None:
         """Mean and matrix of the whitening, for images; None without one."""
-        return projection_for(self.spec, self.whitening, self._entries, self.dim, self.use)
+        return projection_for(self.spec, self.whitening, self.matrices[1], self.dim, self.use)
 
     @cached_property
     def patch_projection(self) -> Projection | None:
         """The projection for patches that are cut out already."""
-        return projection_for(self.spec, self.whitening, self._entries, self.dim, "patches")
+        return projection_for(self.spec, self.whitening, self.matrices[1], self.dim, "patches")
 
     @cached_property
     def variant(self) -> str | None:
@@ -142,7 +136,7 @@ class Settings:
     def _variant(self, use: Use) -> str | None:
         if self.whitening is None:
             return None
-        fitted = resolve(self._entries, self.kernel, self.patch_size, self.spec.dim, use)
+        fitted = resolve(self.matrices[1], self.kernel, self.patch_size, self.spec.dim, use)
         variant = fitted.variant(self.whitening)
         return variant if fitted.has(variant) else None
 

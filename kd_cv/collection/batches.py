@@ -66,9 +66,11 @@ def batches(
     """
     names, settings = list(sources), extraction.settings_text
     plan: list[Batch] = []
-    while names:
-        size = min(MAX_BATCH, max(1, len(names) // 64))
-        chosen, names = tuple(names[:size]), names[size:]
+    start = 0
+    while start < len(names):
+        size = min(MAX_BATCH, max(1, (len(names) - start) // 64))
+        chosen = tuple(names[start : start + size])
+        start += size
         stamps = tuple(sources[name] for name in chosen)
         key = json.dumps([settings, str(root), chosen, stamps])
         part = folder / f"{digest(key.encode(), 24)}.h5"

@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any, TypeVar, overload
 
 import cv2
+from numpy.typing import NDArray
 
 from kd_cv.detector.detect import Detections, detect
 from kd_cv.detector.settings import EDGE_THRESHOLD, LAYERS, SIGMA, DoGSettings
@@ -40,6 +41,7 @@ class SIFTLike:
     """
 
     _detection: DoGSettings
+    _detect: Any  # (gray, mask) -> keypoints
 
     create = _Factory()
 
@@ -47,6 +49,24 @@ class SIFTLike:
     def __class__(self) -> type:
         # isinstance(it, cv2.Feature2D) holds, without the crashes of a real subclass.
         return _stand_in(type(self))  # type: ignore[arg-type]
+
+    @overload
+    def detect(self, image: Image | None, mask: Image | None = None) -> KeyPoints: ...
+    @overload
+    def detect(self, image: Images, mask: Images | None = None) -> tuple[KeyPoints, ...]: ...
+    def detect(self, image: Any, mask: Any = None) -> Any:
+        """Detect keypoints of an image, or a tuple of them for each of a list of images.
+
+        image: gray, BGR or BGRA, of 8 or 16 bits or float. mask (H, W), uint8: where to detect.
+        """
+        if isinstance(image, list | tuple):
+            masks = as_list(mask, len(image), "masks")
+            return tuple(self.detect(im, m) for im, m in zip(image, masks, strict=True))
+        if image is None:
+            return ()
+        gray = as_gray(image)
+        mask = as_mask(mask, gray.shape)
+        return self._detect(gray, mask) if gray.size else ()
 
     def empty(self) -> bool:
         """Return True, as cv2.SIFT does."""
@@ -146,21 +166,8 @@ class DoG(SIFTLike):
         """Everything that decides the keypoints."""
         return self._detection
 
-    @overload
-    def detect(self, image: Image | None, mask: Image | None = None) -> KeyPoints: ...
-    @overload
-    def detect(self, image: Images, mask: Images | None = None) -> tuple[KeyPoints, ...]: ...
-    def detect(self, image: Any, mask: Any = None) -> Any:
-        """Detect keypoints of an image, or a tuple of them for each of a list of images.
-
-        image: gray, BGR or BGRA, of 8 or 16 bits or float. mask (H, W), uint8: where to detect.
-        """
-        if isinstance(image, list | tuple):
-            masks = as_list(mask, len(image), "masks")
-            return tuple(self.detect(im, m) for im, m in zip(image, masks, strict=True))
-        if image is None:
-            return ()
-        return to_keypoints(*self.detect_frames(image, mask))
+    def _detect(self, gray: NDArray[Any], mask: NDArray[Any] | None) -> KeyPoints:
+        return to_keypoints(*self.detect_frames(gray, mask))
 
     def detect_frames(self, image: Image, mask: Image | None = None) -> Detections:
         """Detect frames (N, 4), x, y, size, angle, and responses (N,)."""

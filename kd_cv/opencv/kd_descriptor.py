@@ -197,24 +197,7 @@ class KDDescriptor(SIFTLike):
         """Return the name in files of settings."""
         return "Feature2D.KD"
 
-    @overload
-    def detect(self, image: Image | None, mask: Image | None = None) -> KeyPoints: ...
-    @overload
-    def detect(self, image: Images, mask: Images | None = None) -> tuple[KeyPoints, ...]: ...
-    def detect(self, image: Any, mask: Any = None) -> Any:
-        """Detect keypoints of an image, or a tuple of them for each of a list of images."""
-        if isinstance(image, list | tuple):
-            masks = as_list(mask, len(image), "masks")
-            return tuple(self._detect(im, m) for im, m in zip(image, masks, strict=True))
-        return self._detect(image, mask)
-
-    def _detect(self, image: Image | None, mask: Image | None) -> KeyPoints:
-        if image is None:
-            return ()
-        gray = as_gray(image)
-        mask = as_mask(mask, gray.shape)
-        if not gray.size:
-            return ()
+    def _detect(self, gray: NDArray[Any], mask: NDArray[Any] | None) -> KeyPoints:
         if self._detector is not None:
             return copy_keypoints(self._detector.detect(to_8bit(gray), mask))
         return to_keypoints(*self._extractor.detect(gray, mask))

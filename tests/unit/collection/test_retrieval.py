@@ -10,7 +10,7 @@ from skimage import data
 
 from kd_cv.collection import Extraction, extract
 from kd_cv.collection.retrieval import Index
-from kd_cv.io.archive import read_archive, write_archive
+from kd_cv.io.archive import read_archive
 
 faiss = pytest.importorskip("faiss")
 pytest.importorskip("h5py")
@@ -98,9 +98,6 @@ def test_saved_and_loaded(features: Path, extraction: Extraction, tmp_path: Path
     query = warped(data.coffee())[0]
     for a, b in zip(index.search(query, extraction), again.search(query, extraction), strict=True):
         assert (a.name, a.votes) == (b.name, b.votes)
-    write_archive(tmp_path / "other.npz", "index", {"starts": np.zeros(1, np.int64)}, {})
-    with pytest.raises(ValueError, match="is not a sound index"):
-        Index.load(tmp_path / "other.npz")
 
 
 def test_a_damaged_index_is_refused(tmp_path: Path) -> None:
@@ -110,7 +107,7 @@ def test_a_damaged_index_is_refused(tmp_path: Path) -> None:
     Index(Path("f.h5"), ("a", "b"), np.array([0, 1, 4]), rows, "{}").save(path)
     assert len(Index.load(path)) == 4
     whole = path.read_bytes()
-    arrays, content = read_archive(path, "index")
+    arrays, _ = read_archive(path, "index")
     stored = arrays["index"].tobytes()
     for damaged in (
         whole[: len(whole) // 2],
@@ -118,10 +115,6 @@ def test_a_damaged_index_is_refused(tmp_path: Path) -> None:
     ):
         path.write_bytes(damaged)
         with pytest.raises(ValueError, match="not a sound"):
-            Index.load(path)
-    for wrong in ({"starts": np.array([0, 1, 5])}, {"index": np.zeros(9, np.uint8)}):
-        write_archive(path, "index", {**arrays, **wrong}, content)
-        with pytest.raises(ValueError, match="not a sound index"):
             Index.load(path)
 
 

@@ -5,7 +5,6 @@ import pytest
 from of_matrices import D, attenuated, matrices, shrunk
 
 from kd_cv.descriptor.projection import Projection
-from kd_cv.io.archive import write_archive
 from kd_cv.whitening.statistics import Statistics
 from kd_cv.whitening.variants import SUPERVISED_T, VARIANTS, shrink_index, supervised
 from kd_cv.whitening.whitening import Whitening
@@ -74,19 +73,6 @@ def test_project_by_hand():
     assert single(raw.astype("f")).dtype == np.float32
     with pytest.raises(ValueError, match=r"expected raw vectors \(N, 2\), got shape \(4, 1\)"):
         Projection(mu, A)(raw[:, :1])
-
-
-def test_damaged_statistics(tmp_path):
-    zeros = {"mean": np.zeros(2), "scatter": np.zeros((2, 2)), "pair_scatter": np.zeros((2, 2))}
-    meta = {"dim": 2, "count": 5, "pair_count": 0}
-    damaged = [
-        (zeros, {**meta, "count": -5}, "damaged statistics: count must be at least 0, got -5"),
-        ({**zeros, "mean": np.zeros(3)}, meta, "damaged statistics: expected finite arrays"),
-    ]
-    for arrays, said, message in damaged:
-        write_archive(tmp_path / "s.npz", "statistics", arrays, said)
-        with pytest.raises(ValueError, match=message):
-            Statistics.load(tmp_path / "s.npz")
 
 
 def test_many_pairs_are_not_shrunk_and_few_by_a_large_eigenvalue():
