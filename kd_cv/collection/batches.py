@@ -9,14 +9,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import (
-    FIRST_COMPLETED,
-    Executor,
-    Future,
-    ProcessPoolExecutor,
-    ThreadPoolExecutor,
-    wait,
-)
+from concurrent import futures
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from functools import partial
@@ -128,7 +121,7 @@ def finished(batch: Batch) -> Report | None:
 
 def ahead(batch: Batch, clock: Clock) -> Iterator[tuple[str, NDArray[Any] | str]]:
     """Yield names and gray images or reasons to skip them, decoding one image ahead."""
-    with ThreadPoolExecutor(1) as reader:
+    with futures.ThreadPoolExecutor(1) as reader:
         coming = reader.submit(decode, batch.root / batch.names[0])
         for name, after in zip(batch.names, (*batch.names[1:], None), strict=True):
             image, seconds = coming.result()
@@ -155,7 +148,7 @@ def by_threads(plan: Sequence[Batch], extraction: Extraction, workers: int) -> I
     """Run batches on threads, one each: OpenCV and the descriptor release the GIL."""
     stop = threading.Event()
     work = partial(run_batch, extraction=extraction, stop=stop)
-    return _on(ThreadPoolExecutor(workers), work, plan, 2 * workers, stop)
+    return _on(futures.ThreadPoolExecutor(workers), work, plan, 2 * workers, stop)
 
 
 def by_processes(plan: Sequence[Batch], extraction: Extraction, workers: int) -> Iterator[Report]:
@@ -163,7 +156,7 @@ def by_processes(plan: Sequence[Batch], extraction: Extraction, workers: int) ->
     context = multiprocessing.get_context("spawn")
     stop = context.Event()
     count = max(1, min(workers, len(plan)))
-    pool = ProcessPoolExecutor(count, context, _start_process, (stop,))
+    pool = futures.ProcessPoolExecutor(count, context, _start_process, (stop,))
     work = partial(_in_process, extraction=extraction)
     try:
         yield from _on(pool, work, plan, 2 * count, stop)
@@ -175,18 +168,22 @@ def by_processes(plan: Sequence[Batch], extraction: Extraction, workers: int) ->
 
 
 def _on(
-    pool: Executor, work: Callable[[Batch], Report], plan: Sequence[Batch], ahead: int, stop: Any
+    pool: futures.Executor,
+    work: Callable[[Batch], Report],
+    plan: Sequence[Batch],
+    ahead: int,
+    stop: Any,
 ) -> Iterator[Report]:
     """Yield reports as they finish; after an error or Ctrl-C no worker begins another image."""
     waiting = iter(plan)
-    running: set[Future[Report]] = set()
+    running: set[futures.Future[Report]] = set()
     try:
         while True:
             while len(running) < ahead and (batch := next(waiting, None)):
                 running.add(pool.submit(work, batch))
             if not running:
                 return
-            ready, running = wait(running, return_when=FIRST_COMPLETED)
+            ready, running = futures.wait(running, return_when=futures.FIRST_COMPLETED)
             for future in ready:
                 yield future.result()
     finally:

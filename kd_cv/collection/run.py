@@ -22,20 +22,10 @@ from functools import partial, reduce
 from pathlib import Path
 
 from kd_cv.checks import as_int
+from kd_cv.collection import store
 from kd_cv.collection.batches import Batch, Report, batches, by_processes, by_threads
 from kd_cv.collection.extraction import STAGES, Extraction, check_settings
 from kd_cv.collection.names import Collection
-from kd_cv.collection.store import (
-    READERS,
-    SETTINGS,
-    SOURCE,
-    copy_image,
-    load_h5py,
-    names_in,
-    open_hdf5,
-    settings_in,
-    writing_hdf5,
-)
 from kd_cv.extras import extra
 from kd_cv.io.files import PathLike, printable, replacing
 from kd_cv.io.images import say_others
@@ -112,7 +102,7 @@ def extract(
     >>> print(extract("photographs", "features.h5"))
     features.h5: 3 images, ...
     """
-    load_h5py()  # an ImportError comes before any work
+    store.load_h5py()  # an ImportError comes before any work
     start = time.perf_counter()
     extraction = extraction or Extraction()
     collection, output = Collection.of(images, root), Path(output)
@@ -162,9 +152,9 @@ def _present(output: Path, sources: Mapping[str, str], extraction: Extraction) -
     """Return the names of the images whose features are in the output."""
     if not output.exists():
         return set()
-    with open_hdf5(output) as file:
-        check_settings(output, settings_in(file), extraction.settings_text)
-        stored = {name: file[name].attrs.get(SOURCE) for name in names_in(file)}
+    with store.open_hdf5(output) as file:
+        check_settings(output, store.settings_in(file), extraction.settings_text)
+        stored = {name: file[name].attrs.get(store.SOURCE) for name in store.names_in(file)}
     return {name for name, source in stored.items() if source and source == sources.get(name)}
 
 
@@ -197,19 +187,19 @@ def _assemble(
     new = {name for batch in plan for name in batch.names}
     # Among the partial files: the next run removes those of a killed run.
     with replacing(output, within=folder) as whole:
-        with writing_hdf5(whole) as (file, check):
-            file.attrs[SETTINGS] = extraction.settings_text
-            file.attrs["readers"] = READERS[extraction.dtype]
+        with store.writing_hdf5(whole) as (file, check):
+            file.attrs[store.SETTINGS] = extraction.settings_text
+            file.attrs["readers"] = store.READERS[extraction.dtype]
             if keep and output.exists():
-                with open_hdf5(output) as old:
-                    for name in names_in(old):
+                with store.open_hdf5(output) as old:
+                    for name in store.names_in(old):
                         if name not in new:
-                            copy_image(old, file, name)
+                            store.copy_image(old, file, name)
                             check()
             for batch in plan:
-                with open_hdf5(batch.part) as part:
-                    for name in names_in(part):
-                        copy_image(part, file, name)
+                with store.open_hdf5(batch.part) as part:
+                    for name in store.names_in(part):
+                        store.copy_image(part, file, name)
                 check()
         with open(whole, "rb+") as written:
             os.fsync(written)  # the partial files are removed next: it must be on the disk

@@ -61,7 +61,10 @@ class SIFTLike:
         """
         if isinstance(image, list | tuple):
             masks = as_list(mask, len(image), "masks")
-            return tuple(self.detect(im, m) for im, m in zip(image, masks, strict=True))
+            return tuple(self._of_one(im, m) for im, m in zip(image, masks, strict=True))
+        return self._of_one(image, mask)
+
+    def _of_one(self, image: Any, mask: Any) -> KeyPoints:
         if image is None:
             return ()
         gray = as_gray(image)

@@ -81,16 +81,6 @@ def windows(keypoints: Sequence[cv2.KeyPoint], detector: Any = None) -> Float64:
     return sides
 
 
-def window_of(detector: Any) -> float:
-    """Return the patch size, in sizes of its keypoints, of a detector of blobs or corners."""
-    name = type(detector).__name__
-    if name == "ORB":
-        return CORNER / detector.getPatchSize()
-    if name == "GFTTDetector":
-        return CORNER / detector.getBlockSize()
-    return WINDOWS.get(name, MAGNIFICATION)
-
-
 def _sides(fields: Float64, detector: Any) -> Float64:
     """Return patch sizes in keypoint sizes, (N,), from `_FIELDS` (N, 5)."""
     size, angle, response, octave, class_id = fields.T
@@ -114,10 +104,14 @@ def _sides(fields: Float64, detector: Any) -> Float64:
         "FastFeatureDetector": bare & (size == 7) & ((response == 0) | (response >= 1)),
         "GFTTDetector": bare & (size == 3),
     }
-    sides = np.full(len(size), window_of(detector))
-    regions = (size > 0) & (
-        (type(detector).__name__ in REGIONS) | (bare & (response == 0) & ~whole)
-    )
+    kind = type(detector).__name__
+    side = WINDOWS.get(kind, MAGNIFICATION)
+    if kind == "ORB":
+        side = CORNER / detector.getPatchSize()
+    elif kind == "GFTTDetector":
+        side = CORNER / detector.getBlockSize()
+    sides = np.full(len(size), side)
+    regions = (size > 0) & ((kind in REGIONS) | (bare & (response == 0) & ~whole))
     sides[regions] = region[regions]
     for name, those in made_by.items():
         sides[those] = WINDOWS[name]
