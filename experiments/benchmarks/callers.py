@@ -3,7 +3,7 @@
 `compute` and `detectAndCompute` of one image, called by threads of one process, by processes, by
 workers of torch's DataLoader and of Dask, none of which is told how many threads to use but those
 that `kd-cv extract --scheduler local` starts. How many calls a second they reach together, as a
-share of the best single caller's (on one thread or on all cores) just before; whether every call
+fraction of the best single caller's (on one thread or on all cores) just before; whether every call
 gives the same bits; and what memory each caller takes. No two kinds of callers are there at the
 same time: Dask's workers take time when they have nothing to do, and leave an environment behind in
 which others are slower. Exit code 1 if a result differs.
@@ -177,7 +177,7 @@ def throughput(names: Sequence[str], args: argparse.Namespace) -> bool:
         f"{args.workers} workers of Dask, of 2 threads": partial(by_dask, args.workers, 2),
     }
     expected, different = {name: call(name) for name in names}, set()
-    rates, shares = defaultdict(list), defaultdict(list)
+    rates, fractions = defaultdict(list), defaultdict(list)
 
     def rate(name: str, way: str, many: Many) -> float:
         start = time.perf_counter()
@@ -196,17 +196,17 @@ def throughput(names: Sequence[str], args: argparse.Namespace) -> bool:
                 for name in names:
                     many(name, args.calls)  # what is loaded late
                     best = max(alone_now[name].values())
-                    shares[name, way].append(rate(name, way, many) / best)
+                    fractions[name, way].append(rate(name, way, many) / best)
                     for one, now in alone_now[name].items():
-                        shares[name, one].append(now / best)
+                        fractions[name, one].append(now / best)
     for name in names:
         print(f"\n| {name} | calls/s | of the best single caller | results |\n|---|---|---|---|")
         for way in (*single, *ways):
-            share = Spread.of(shares[name, way])
-            short = "" if way in single or share.median >= TARGET else f", below {TARGET:.0%}"
+            fraction = Spread.of(fractions[name, way])
+            short = "" if way in single or fraction.median >= TARGET else f", below {TARGET:.0%}"
             print(
-                f"| {way} | {np.median(rates[name, way]):.1f} | {share.median:.0%} "
-                f"({share.low:.0%}..{share.high:.0%}){short} "
+                f"| {way} | {np.median(rates[name, way]):.1f} | {fraction.median:.0%} "
+                f"({fraction.low:.0%}..{fraction.high:.0%}){short} "
                 f"| {'DIFFERENT' if (name, way) in different else 'equal'} |"
             )
     return not different

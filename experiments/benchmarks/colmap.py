@@ -1,4 +1,4 @@
-"""Reconstructions with KD, RootSIFT and SIFT, scene by scene: KD at our keypoints and at SIFT's.
+"""Reconstructions with KD, RootSIFT and SIFT, at KD's own keypoints and at SIFT's.
 
 python -m experiments colmap FOLDER [--scenes NAME ...] [--workspace DIR]
 

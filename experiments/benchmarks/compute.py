@@ -89,13 +89,13 @@ def growth(inputs: Inputs, config: Config, say: Say) -> Iterator[Row]:
     if len(counts) < 3:
         return
     # (counts, rounds), and a line for each round: (rounds, 2)
-    ours, rival = (np.stack([times[f"{of} {n}"] for n in counts]) for of in ("kd", "sift"))
-    our_lines, rival_lines = (np.array([line(counts, t) for t in of.T]) for of in (ours, rival))
+    kd_times, rival = (np.stack([times[f"{of} {n}"] for n in counts]) for of in ("kd", "sift"))
+    kd_lines, rival_lines = (np.array([line(counts, t) for t in of.T]) for of in (kd_times, rival))
     parts = (("the constant a of a + b n", "ms", 1e3), ("each keypoint, b", "us", 1e6))
     for i, (name, unit, scale) in enumerate(parts):
-        against, own = Spread.of(rival_lines[:, i]), Spread.of(our_lines[:, i])
-        yield Row(name, Spread.of(scale * our_lines[:, i]), unit, against, own)
-    medians = np.median(ours, axis=1)
+        against, own = Spread.of(rival_lines[:, i]), Spread.of(kd_lines[:, i])
+        yield Row(name, Spread.of(scale * kd_lines[:, i]), unit, against, own)
+    medians = np.median(kd_times, axis=1)
     a, b = line(counts, medians)
     off = 100 * np.abs(a + b * counts - medians) / medians
     yield Row("largest distance of a median from the line", Spread.of([off.max()]), "%")

@@ -28,7 +28,7 @@ TARGETS = {
         (3000, 8000): 8.0,
     },
 }
-MEMORY = 4.0  # of cv2.SIFT's over ours
+MEMORY = 4.0  # of cv2.SIFT's over kd_cv
 
 
 def detector(inputs: Inputs, config: Config, say: Say) -> Iterator[Row]:
@@ -111,7 +111,7 @@ def detector_memory(inputs: Inputs, config: Config, say: Say) -> Iterator[Row]:
         f"cv2.SIFT / KD, {width} x {height}, {count:,} keypoints",
         Spread.of([peaks["sift"].median / peaks["kd"].median]),
         against=peaks["sift"],
-        ours=peaks["kd"],
+        kd_cv=peaks["kd"],
         target=Target(MEMORY),
         note=f"{peaks['kd'].median / MEGABYTE:.0f} MB",
         of_bytes=True,

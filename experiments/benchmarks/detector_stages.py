@@ -1,4 +1,4 @@
-"""Which share each stage of the detector takes, and how far it is from its floor.
+"""Time each stage of the detector, beside its floor.
 
 A detection runs on one thread with a clock around each of its parts. The floor of a part is what
 it cannot do without: OpenCV's blurs of the same images by the same taps, one copy of all
@@ -91,7 +91,7 @@ def _rows(
 
 def _row(name: str, times: Times, floor: float | None, note: str) -> Row:
     if floor is None:
-        return Row(name, Spread.of(1e3 * times), "ms", ours=Spread.of(times), note=note)
+        return Row(name, Spread.of(1e3 * times), "ms", kd_cv=Spread.of(times), note=note)
     return Row(name, Spread.of(times / floor), "x", Spread.of([floor]), Spread.of(times), note=note)
 
 

@@ -2,9 +2,9 @@
 
 python -m experiments geometry [IMAGE]
 
-Of each change: the share of the 600 strongest keypoints that is found again (1.5 pixels, a quarter
-of an octave, 20 degrees), and the medians of how far those are off in pixels of the changed image,
-in size and in angle; ours first, then cv2.SIFT's.
+Prints the fraction of the 600 strongest keypoints found again (1.5 pixels, a quarter of an octave,
+20 degrees), and their median errors in pixels of the changed image, in size and in angle; kd_cv
+first, then cv2.SIFT.
 """
 
 import argparse
@@ -36,7 +36,7 @@ class Change(NamedTuple):
 
 
 class Followed(NamedTuple):
-    """The share of keypoints found again, and medians: pixels, octaves, degrees."""
+    """The fraction of keypoints found again, and medians: pixels, octaves, degrees."""
 
     again: float
     pixels: float
@@ -107,7 +107,7 @@ def followed(first: Float64, second: Float64, A: Float64, b: Float64) -> Followe
     return Followed(again.mean(), *(float(np.median(v[picked])) for v in (apart, ratio, turn)))
 
 
-def ours(image: NDArray[Any], count: int) -> Float64:
+def of_kd(image: NDArray[Any], count: int) -> Float64:
     """The strongest keypoints of `DoG`."""
     return DoG(count).detect_frames(image).frames
 
@@ -134,7 +134,7 @@ def main(arguments: Sequence[str]) -> int:
         cells = [
             (f"{100 * f.again:.0f}", f"{f.pixels:.3f}", f"{100 * (2**f.octaves - 1):.1f}",
              f"{f.degrees:.2f}")
-            for f in (follow(ours, change), follow(of_sift, change))
+            for f in (follow(of_kd, change), follow(of_sift, change))
         ]  # fmt: skip
         pairs = [f"{a} ({b})" for a, b in zip(*cells, strict=True)]
         print(f"| {change.name} | {' | '.join(pairs)} |")

@@ -55,10 +55,10 @@ def main(arguments: Sequence[str]) -> int:
         )
         rows = [described(gray, kd, feature, args.keypoints) for gray in (photo, warped)]
         nearest = [(a @ b.T).argmax(axis=1) for a, b in zip(*rows, strict=True)]
-        float_image, bytes_image, ours, kornias = nearest
-        pairs = ((float_image, ours), (bytes_image, ours), (bytes_image, kornias))
+        float_image, bytes_image, keypoints, kornias = nearest
+        pairs = ((float_image, keypoints), (bytes_image, keypoints), (bytes_image, kornias))
         same.append([np.mean(a == b) for a, b in pairs])
-        counts.append(len(ours))
+        counts.append(len(keypoints))
     mean, worst = np.average(same, axis=0, weights=counts), np.min(same, axis=0)
     print(f"{len(photos)} photographs, {sum(counts):,} keypoints\n")
     print("| against KDDescriptor | same nearest neighbour | worst photograph |")

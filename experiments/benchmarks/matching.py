@@ -42,8 +42,8 @@ def match_calls(inputs: Inputs, config: Config, say: Say) -> Iterator[Row]:
             config.seconds,
         )
         found = match(*pair, max_keypoints=count)
-        theirs = sift_pipeline(*pair, count)
-        note = f"{int(found.inliers.sum())} inliers, SIFT's {theirs}; {found.views} view"
+        inliers = sift_pipeline(*pair, count)
+        note = f"{int(found.inliers.sum())} inliers, SIFT's {inliers}; {found.views} view"
         name = f"match, {width} x {height}, {count} keypoints"
         yield ratio_row(name, times["SIFT"], times["match"], target=Target(target), note=note)
 
@@ -68,15 +68,15 @@ def neighbours(inputs: Inputs, config: Config, say: Say) -> Iterator[Row]:
     a, b = (rng.normal(size=(ROWS, 128)).astype(np.float32) for _ in range(2))
     out = np.empty((ROWS, ROWS), np.float32)
     times = take_turns(
-        {"product": lambda: np.matmul(a, b.T, out=out), "ours": lambda: nearest(a, b)},
+        {"product": lambda: np.matmul(a, b.T, out=out), "kd_cv": lambda: nearest(a, b)},
         config.rounds,
         config.seconds,
     )
-    over = Spread.of(times["ours"] / times["product"])
+    over = Spread.of(times["kd_cv"] / times["product"])
     yield Row(
         f"nearest neighbours, {ROWS} x {ROWS} / the product", over,
-        against=Spread.of(times["product"]), ours=Spread.of(times["ours"]),
-        target=Target(OVER_PRODUCT, at_most=True), note="time of ours over that of the product",
+        against=Spread.of(times["product"]), kd_cv=Spread.of(times["kd_cv"]),
+        target=Target(OVER_PRODUCT, at_most=True), note="time of kd_cv over the product",
     )  # fmt: skip
 
 
@@ -109,6 +109,6 @@ def views(inputs: Inputs, config: Config, say: Say) -> Iterator[Row]:
     yield ratio_row("cv2.SIFT / views=3, 640 x 480", times["cv2.SIFT"], three, target=Target(2.0))
     yield Row(
         "views=3 / views=1, 640 x 480", Spread.of(three / times["views=1"]),
-        against=Spread.of(three), ours=Spread.of(times["views=1"]),
+        against=Spread.of(three), kd_cv=Spread.of(times["views=1"]),
         target=Target(1.7, at_most=True),
     )  # fmt: skip

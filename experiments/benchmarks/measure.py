@@ -47,7 +47,7 @@ class Target:
 class Row:
     """One line of the table.
 
-    result in `unit` ("x" is a ratio); against and ours, where there are two things to compare, in
+    result in `unit` ("x" is a ratio); against and kd_cv: the rival and kd_cv, in
     seconds, or in bytes if `of_bytes`; avx2: the result without AVX-512, if the machine has it.
     """
 
@@ -55,7 +55,7 @@ class Row:
     result: Spread
     unit: str = "x"
     against: Spread | None = None
-    ours: Spread | None = None
+    kd_cv: Spread | None = None
     target: Target | None = None
     note: str = ""
     of_bytes: bool = False
@@ -87,13 +87,13 @@ def take_turns(
     return {name: np.array(values) for name, values in times.items()}
 
 
-def ratio_row(name: str, against: Times, ours: Times, **more: Any) -> Row:
+def ratio_row(name: str, against: Times, kd_cv: Times, **more: Any) -> Row:
     """How many times longer `against` takes, as the median over the rounds."""
     return Row(
         name,
-        Spread.of(against / ours),
+        Spread.of(against / kd_cv),
         against=Spread.of(against),
-        ours=Spread.of(ours),
+        kd_cv=Spread.of(kd_cv),
         **more,
     )
 

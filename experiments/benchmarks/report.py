@@ -16,7 +16,7 @@ from experiments.benchmarks.inputs import Inputs
 from experiments.benchmarks.measure import Row, Spread
 
 Say = Callable[[str], None]
-COLUMNS = ("measured", "against", "ours", "result", "AVX2", "target", "met", "")
+COLUMNS = ("measured", "against", "kd_cv", "result", "AVX2", "target", "met", "")
 PACKAGES = ("numpy", "scipy", "numba", "torch", "kornia")
 
 
@@ -78,7 +78,7 @@ def cells(row: Row) -> tuple[str, ...]:
     return (
         f"  {row.name}",
         show(row.against.median) if row.against else "",
-        show(row.ours.median) if row.ours else "",
+        show(row.kd_cv.median) if row.kd_cv else "",
         with_quartiles(row.result, row.unit),
         f"{_digits(row.avx2.median)} {row.unit}" if row.avx2 else "",
         f"{sign}{row.target.value:g}" if row.target else "",

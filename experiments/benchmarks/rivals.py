@@ -43,7 +43,7 @@ def kornia(inputs: Inputs, config: Config, say: Say) -> Iterator[Row]:
                 times = take_turns(
                     {
                         "rival": _forward(module.eval(), tensor),
-                        "ours": partial(describe, patches, **options),
+                        "kd_cv": partial(describe, patches, **options),
                     },
                     config.rounds,
                     config.seconds,
@@ -51,7 +51,7 @@ def kornia(inputs: Inputs, config: Config, say: Say) -> Iterator[Row]:
             yield ratio_row(
                 f"{name} / describe, {config.batch:,} patches, P = {P}",
                 times["rival"],
-                times["ours"],
+                times["kd_cv"],
                 target=Target(DESCRIBE_TARGETS[P]) if raw and P in DESCRIBE_TARGETS else None,
                 note="raw" if raw else "whitened to 128",
             )
@@ -69,11 +69,11 @@ def feature(inputs: Inputs, config: Config, say: Say) -> Iterator[Row]:
     tensor = torch.from_numpy(image.astype("float32") / 255)[None, None]
     pair = {
         "rival": _forward(of_kornia.SIFTFeature(count).eval(), tensor),
-        "ours": _forward(KDFeature(count), tensor),
+        "kd_cv": _forward(KDFeature(count), tensor),
     }
     with _all_cores(torch):
         times = take_turns(pair, config.rounds, config.seconds)
-    yield ratio_row(label, times["rival"], times["ours"], target=Target(FEATURE_TARGET))
+    yield ratio_row(label, times["rival"], times["kd_cv"], target=Target(FEATURE_TARGET))
 
 
 def module(inputs: Inputs, config: Config, say: Say) -> Iterator[Row]:
@@ -88,15 +88,15 @@ def module(inputs: Inputs, config: Config, say: Say) -> Iterator[Row]:
             ("forward, plain torch", plain_module(P), _forward, PLAIN_TARGET),
             ("forward and backward", KDModule(P, whitening=None), _backward, PLAIN_TARGET),
         ]
-        for way, ours, work, target in ways:
+        for way, kd_cv, work, target in ways:
             say(f"{way}, P = {P}")
-            pair = {"rival": work(kornia_mkd(P), tensor), "ours": work(ours, tensor)}
+            pair = {"rival": work(kornia_mkd(P), tensor), "kd_cv": work(kd_cv, tensor)}
             with _all_cores(torch):
                 times = take_turns(pair, config.rounds)
             yield ratio_row(
                 f"{way}, {config.batch:,} patches, P = {P}",
                 times["rival"],
-                times["ours"],
+                times["kd_cv"],
                 target=None if target is None else Target(target),
             )
 
@@ -112,11 +112,11 @@ def busy(inputs: Inputs, config: Config, say: Say) -> Iterator[Row]:
             say(f"{name}, {where}")
             with _all_cores(torch_and_kornia()[0]), _load(count):
                 times = take_turns(pair, rounds)
-            yield ratio_row(f"{name}, {where}", times["rival"], times["ours"], target=Target(1.0))
+            yield ratio_row(f"{name}, {where}", times["rival"], times["kd_cv"], target=Target(1.0))
 
 
 def _torch_modules(inputs: Inputs, config: Config) -> dict[str, tuple[dict[str, Work], int]]:
-    """What is called -> Kornia's and ours, and how often."""
+    """What is called -> Kornia's and kd_cv, and how often."""
     torch, of_kornia = torch_and_kornia()
     from kd_cv.nn.feature import KDFeature
     from kd_cv.nn.module import KDModule
@@ -151,8 +151,8 @@ def _torch_modules(inputs: Inputs, config: Config) -> dict[str, tuple[dict[str, 
         ),
     }
     return {
-        name: ({"rival": rival, "ours": ours}, config.rounds if "patches" in name else 3)
-        for name, (rival, ours) in works.items()
+        name: ({"rival": rival, "kd_cv": kd_cv}, config.rounds if "patches" in name else 3)
+        for name, (rival, kd_cv) in works.items()
     }
 
 
@@ -168,7 +168,7 @@ def module_memory(inputs: Inputs, config: Config, say: Say) -> Iterator[Row]:
         for gradients in (False, True):
             way = "forward and backward" if gradients else "forward, plain torch"
             say(f"{way}, P = {P}")
-            rival, ours = (
+            rival, kd_cv = (
                 in_new_process(
                     "module_memory",
                     rival=is_rival,
@@ -180,9 +180,9 @@ def module_memory(inputs: Inputs, config: Config, say: Say) -> Iterator[Row]:
             )
             yield Row(
                 f"{way}, {config.batch:,} patches, P = {P}",
-                Spread.of([rival / ours]),
+                Spread.of([rival / kd_cv]),
                 against=Spread.of([rival]),
-                ours=Spread.of([ours]),
+                kd_cv=Spread.of([kd_cv]),
                 target=Target(PLAIN_TARGET),
                 of_bytes=True,
             )

@@ -53,7 +53,7 @@ SECTIONS = {
     "feature": Section("Kornia's SIFTFeature / KDFeature, images in", rivals.feature),
     "kornia": Section("Kornia's descriptors / describe", rivals.kornia),
     "module": Section("Kornia's MKDDescriptor / KDModule, both raw", rivals.module),
-    "busy": Section("Kornia's modules / ours, idle and on a busy machine", rivals.busy),
+    "busy": Section("Kornia's modules / kd_cv, idle and on a busy machine", rivals.busy),
     "start": Section("first call and import, each in a new process", fresh.start),
     "memory": Section("peak memory of KDDescriptor.compute", fresh.memory),
     "module-memory": Section(

@@ -1,4 +1,4 @@
-"""Which share each stage of the fused path takes, and how far it is from its floor.
+"""Time each stage of the compiled descriptor, beside its floor.
 
 The pipeline is run up to each stage in turn; what a stage costs is the difference, with its
 inputs in the cache just as they are in the real run. Its floor is its count of arithmetic
@@ -87,14 +87,16 @@ def _stage_rows(inputs: Inputs, config: Config, P: int, rate: float) -> Iterator
     counted = operations(spec, kd.descriptorSize())
     whole = times["compute"]
     for stage in (*compiled.STAGES, "keypoints", "steps", "pyramid"):
-        share = f"{np.median(times[stage] / whole):.0%} of compute"
+        fraction = f"{np.median(times[stage] / whole):.0%} of compute"
         each = times[stage] / len(keypoints)
         if stage in counted:
-            yield floor_row(f"P = {P}: {stage}", each, counted[stage], rate, share)
+            yield floor_row(f"P = {P}: {stage}", each, counted[stage], rate, fraction)
         else:
             label = {"keypoints": "keypoints to frames", "steps": "frames to steps"}.get(stage)
             micro = Spread.of(1e6 * each)
-            yield Row(f"P = {P}: {label or stage}", micro, "us", ours=Spread.of(each), note=share)
+            yield Row(
+                f"P = {P}: {label or stage}", micro, "us", kd_cv=Spread.of(each), note=fraction
+            )
     total = sum(counted.values())
     yield floor_row(f"P = {P}: compute", whole / len(keypoints), total, rate, "")
 

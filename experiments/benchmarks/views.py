@@ -25,7 +25,7 @@ from kd_cv.matching.pipeline import match
 THRESHOLD = 3.0
 KEYPOINTS = 2000
 OFF = (0.0, 0.01, 0.02, 0.03, 0.04, 0.05, 0.07, 0.1)
-KEPT = (1.0, 0.25)  # of the matches: of few, chance has another share
+KEPT = (1.0, 0.25)  # of the matches: with few, chance counts more
 View = tuple[bool, NDArray[np.float64], NDArray[np.float64]]  # whether a scene; matching points
 
 
@@ -89,7 +89,7 @@ def of_model(points0: Any, points1: Any, model: str) -> two_view.TwoViews:
 
 
 def limits(views: dict[str, list[View]], kept: float) -> None:
-    """Table: how often each share off the plane is right, and the one that is best elsewhere."""
+    """Table: how often each limit off the plane is right, and the one best elsewhere."""
     rng = np.random.default_rng(0)
     kinds, right = [], []  # of each folder; the second by limit
     for own in views.values():
@@ -110,7 +110,7 @@ def limits(views: dict[str, list[View]], kept: float) -> None:
         """Mean over planes and over scenes: (2, limits)."""
         return np.array([table[~scenes].mean(axis=0), table[scenes].mean(axis=0)])
 
-    print(f"\n| share off the plane, {100 * kept:g} % of the matches | planes | scenes |")
+    print(f"\n| fraction off the plane, {100 * kept:g} % of the matches | planes | scenes |")
     print("|---|---|---|")
     for limit, (plane, scene) in zip(OFF, of_kinds(table, scenes).T, strict=True):
         print(f"| {limit:g} | {100 * plane:.1f} % | {100 * scene:.1f} % |")

@@ -41,7 +41,7 @@ def report_scores(
 ) -> None:
     """One row for each score; published columns only where they say something.
 
-    intervals  the keys that are shown with theirs, followed by their gains where there are any
+    intervals  the keys that are shown with intervals, followed by their gains where there are any
     """
     if as_json:
         print(json.dumps({**header, "scores": [asdict(score) for score in scores]}))

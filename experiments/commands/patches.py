@@ -106,7 +106,7 @@ def hpatches(arguments: Sequence[str]) -> None:
         scores, [task for task in TASKS if task in scores[0].values], args.json,
         {"protocol": "hpatches", "release": release},
         "mAP in %. Paper: the whole release; whitening fitted on Liberty, and on HPatches."
-        + ("" if release else " Ours: patches cut from the sequences by its recipe."),
+        + ("" if release else " Here: patches cut from the sequences by its recipe."),
         published={
             "paper R, M, V": cells(paper.HPATCHES),
             "trained on HPatches": cells(paper.HPATCHES_TRAINED),

@@ -1,4 +1,4 @@
-"""Numbers that the paper prints, to show beside ours.
+"""Numbers that the paper prints, to show beside kd_cv.
 
 Mukundan, Tolias, Bursuc, Jegou, Chum: Understanding and Improving Kernel Local Descriptors. Keys
 are kinds of descriptors: a kernel, "+" and a whitening.

@@ -87,13 +87,13 @@ def plot_curves(
 def plot_tradeoff(ax: Axes, points: Mapping[str, Sequence[float]], ylabel: str) -> Axes:
     """Accuracy over time: label -> milliseconds, value, and the ends of its interval.
 
-    Labels that begin with "KD" are ours. The legend has the most accurate first.
+    Labels that begin with "KD" are blue. The legend has the most accurate first.
     """
-    ours = cycle([(BLUE, shape) for shape in "osD^"])
+    of_kd = cycle([(BLUE, shape) for shape in "osD^"])
     colors = VERMILION, GREEN, ORANGE, PURPLE, BLACK, SKY, GRAY, INK
-    others = cycle(zip(colors, "vos^DPX<", strict=True))
+    of_rivals = cycle(zip(colors, "vos^DPX<", strict=True))
     for label, (ms, value, *ends) in sorted(points.items(), key=lambda item: -item[1][1]):
-        color, shape = next(ours if label.startswith("KD") else others)
+        color, shape = next(of_kd if label.startswith("KD") else of_rivals)
         ax.plot([ms, ms], ends, color=color, linewidth=0.8, alpha=0.5)
         ax.plot(ms, value, shape, color=color, markersize=5, label=label)
     ax.set_xscale("log")

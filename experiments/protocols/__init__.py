@@ -1,17 +1,17 @@
-"""Measure descriptors: one protocol a file, each a function of candidates that gives their scores.
+"""Measure descriptors: each protocol is a function of candidates that returns their scores.
 
-`candidates`  what is compared: KD with any settings, SIFT, RootSIFT, the descriptors of Kornia; any
-              of them followed by a W_S that is fitted on its own rows
-`patches`     labelled pairs of patches (Phototourism): FPR95
+`candidates`  KD with any settings, SIFT, RootSIFT, the descriptors of Kornia; any of them followed
+              by a W_S fitted on its own descriptors
+`patch_sets`  labelled patches; `verification`: FPR95 (Phototourism)
 `hpatches`    verification, matching and retrieval on `strips` of patches, by `tasks` (HPatches)
-`pairs`       what the next three share: pairs of images, how they are matched and scored
-`images`      image matching: average precision, precision, error of the homography
+`pairs`       pairs of images, matched and scored; used by the next three
+`matching`    image matching: average precision, precision, error of the homography
 `pose`        relative pose of photographs with known `cameras`
-`pipelines`   whole pipelines, detector included: homography and pose, beside their time
-`curves`      FPR95 over the shrinkage of a whitening, over a turn or a shift of one patch
-`readers`     folders and built-in photographs in the form that the protocols take
-`scores`      what a protocol gives, and how sure it is
-`metrics`     pure functions of arrays; `cache` stores rows, so that they are described once
+`pipelines`   whole pipelines with their detector: homography and pose, and time
+`patch_curves`  FPR95 over the shrinkage of a whitening, over a rotation or a shift of one patch
+`readers`     folders and built-in photographs
+`scores`      results of a protocol, with intervals
+`metrics`     functions of arrays; `cache` stores descriptors
 """
 
 __all__: list[str] = []

@@ -1,4 +1,4 @@
-"""Describe once, score many times: rows of candidates, stored in a folder."""
+"""Describe once, score many times: descriptors of candidates, stored in a folder."""
 
 from __future__ import annotations
 
@@ -22,43 +22,42 @@ Gray = NDArray[np.uint8]
 
 @dataclass(frozen=True)
 class Cache:
-    """Rows in .npz files of a folder, one for each set and candidate; without a folder, none.
+    """Store descriptors in .npz files of a folder, one for each set and candidate.
 
-    A file says what it was made from, and with which settings. If that is not what is asked for, or
-    if the file is damaged, it is made again.
+    A file with other inputs or settings, or a damaged one, is replaced.
     """
 
     folder: Path | None = None
 
-    def rows(
+    def descriptors(
         self,
         name: str,
         candidate: Candidate,
         inputs: Mapping[str, NDArray[Any]],
         describe: Callable[[], Array32],
     ) -> Array32:
-        """Rows of a candidate for the set `name`; `inputs` are the arrays that describe() reads."""
+        """Return descriptors of the set `name`; `inputs`: arrays that describe() reads."""
         if self.folder is None:
             return describe()
         path = self.folder / f"{_slug(name)}.{_slug(candidate.name)}.npz"
         made_from = {"inputs": checksum(inputs, {}), "candidate": dict(candidate.configuration())}
         wanted = json.dumps(made_from, sort_keys=True)
         with suppress(OSError, ValueError, KeyError):
-            arrays, content = read_archive(path, "rows")
+            arrays, content = read_archive(path, "descriptors")
             if content["made_from"] == wanted:
-                return arrays["rows"]
-        rows = np.ascontiguousarray(describe(), np.float32)
+                return arrays["descriptors"]
+        descriptors = np.ascontiguousarray(describe(), np.float32)
         self.folder.mkdir(parents=True, exist_ok=True)
-        write_archive(path, "rows", {"rows": rows}, {"made_from": wanted})
-        return rows
+        write_archive(path, "descriptors", {"descriptors": descriptors}, {"made_from": wanted})
+        return descriptors
 
     def patches(self, name: str, candidate: Candidate, patches: Patches) -> Array32:
         inputs = {"patches": patches}
-        return self.rows(name, candidate, inputs, lambda: candidate.of_patches(patches))
+        return self.descriptors(name, candidate, inputs, lambda: candidate.of_patches(patches))
 
     def frames(self, name: str, candidate: Candidate, gray: Gray, frames: Frames) -> Array32:
         inputs: dict[str, NDArray[Any]] = {"gray": gray, "frames": frames}
-        return self.rows(name, candidate, inputs, lambda: candidate.at_frames(gray, frames))
+        return self.descriptors(name, candidate, inputs, lambda: candidate.at_frames(gray, frames))
 
 
 NO_CACHE = Cache()

@@ -1,8 +1,7 @@
-"""Descriptors that an evaluation compares, behind one small interface.
+"""Descriptors to compare, with one interface.
 
-A candidate describes frames of an image, or patches that were cut out already; a row of zeros means
-that it cannot. Its `configuration` is all that decides the rows, so that stored rows of another
-configuration can be told.
+A candidate describes frames of an image, or patches; zeros mean that it cannot. Its `configuration`
+identifies stored descriptors.
 """
 
 from __future__ import annotations
@@ -32,12 +31,12 @@ from kd_cv.whitening.whitening import Whitening
 Gray = NDArray[np.uint8]
 Patches = NDArray[np.uint8]
 
-# Samples per side: the descriptor's own default for images; 64 for the patches of the public sets,
-# whose size it is, and to whose window the shipped matrices of 64 are fitted.
+# Samples per side: the descriptor's default for images; 64 for the patches of the public sets, for
+# which the shipped matrices of 64 are fitted.
 PATCH_SIZE = 32
 PATCH_SIZE_OF_SETS = 64
 
-COMPARED = ("kd", "raw", "rootsift", "sift")  # unless others are named
+COMPARED = ("kd", "raw", "rootsift", "sift")
 
 BATCH = 512  # patches that a module of Kornia describes at a time
 SIFT_WINDOW = 6.0  # side of SIFT's 4 x 4 cells in keypoint sizes
@@ -45,13 +44,13 @@ SIFT_WINDOW = 6.0  # side of SIFT's 4 x 4 cells in keypoint sizes
 
 @dataclass(frozen=True)
 class Candidate:
-    """What an evaluation needs of a descriptor.
+    """A descriptor to compare.
 
-    name           as the tables show it
-    kind           what the paper's tables know it by: "concat+ws", "sift" ...
-    configuration  all that decides the rows
-    at_frames      rows (N, D) of a gray image at frames (N, 4)
-    of_patches     rows (N, D) of patches (N, P, P)
+    name           in tables
+    kind           name in the paper's tables: "concat+ws", "sift" ...
+    configuration  everything that decides the descriptors
+    at_frames      descriptors (N, D) of a gray image at frames (N, 4)
+    of_patches     descriptors (N, D) of patches (N, P, P)
     """
 
     name: str
@@ -91,8 +90,10 @@ def kd_candidate(
         return Extractor(settings).describe(gray, frames).astype(np.float32, copy=False)
 
     def of_patches(patches: Patches) -> Array32:
-        rows = Extractor(for_patches).describe_patches(resized(patches, for_patches.patch_size))
-        return rows.astype(np.float32, copy=False)
+        descriptors = Extractor(for_patches).describe_patches(
+            resized(patches, for_patches.patch_size)
+        )
+        return descriptors.astype(np.float32, copy=False)
 
     return Candidate(
         name,
@@ -108,12 +109,12 @@ def kd_candidate(
 
 
 def sift_candidate(rooted: bool = False) -> Candidate:
-    """cv2.SIFT, or RootSIFT. Its window covers the whole of a patch."""
+    """cv2.SIFT, or RootSIFT. It covers the whole patch."""
     sift, name = cv2.SIFT_create(), "RootSIFT" if rooted else "SIFT"
 
     def described(gray: Gray, keypoints: Sequence[cv2.KeyPoint]) -> Array32:
-        rows = sift.compute(gray, keypoints)[1]
-        return root(rows) if rooted else rows
+        descriptors = sift.compute(gray, keypoints)[1]
+        return root(descriptors) if rooted else descriptors
 
     def at_frames(gray: Gray, frames: Frames) -> Array32:
         if not len(frames):
@@ -124,8 +125,8 @@ def sift_candidate(rooted: bool = False) -> Candidate:
         centre, size = (patches.shape[1] - 1) / 2, patches.shape[1] / SIFT_WINDOW
         # Octave 0: a patch is at the scale of its keypoint already, as SIFT's own image would be.
         keypoint = cv2.KeyPoint(centre, centre, size, 0.0)
-        rows = [described(patch, [keypoint]) for patch in patches]
-        return np.concatenate([np.empty((0, 128), np.float32), *rows])
+        descriptors = [described(patch, [keypoint]) for patch in patches]
+        return np.concatenate([np.empty((0, 128), np.float32), *descriptors])
 
     kind, version = name.lower(), cv2.__version__
     configuration = {"descriptor": kind, "opencv": version, "window": SIFT_WINDOW}
@@ -161,12 +162,12 @@ def kornia_candidate(name: str, magnification: float = MAGNIFICATION) -> Candida
     side = int(parameters["patch_size"].default) if "patch_size" in parameters else 32
 
     def described(patches: Array32) -> Array32:
-        """Rows of patches (N, P, P) in 0..1; of none, those of a blank one that are left out."""
+        """Describe patches (N, P, P) in 0..1; an empty batch goes through as one blank patch."""
         blank = np.zeros((1, side, side), np.float32)
         chunks = torch.from_numpy(patches if len(patches) else blank)[:, None].split(BATCH)
         with torch.inference_mode():
-            rows = np.concatenate([module(chunk).flatten(1).numpy() for chunk in chunks])
-        return rows[: len(patches)].astype(np.float32)
+            descriptors = np.concatenate([module(chunk).flatten(1).numpy() for chunk in chunks])
+        return descriptors[: len(patches)].astype(np.float32)
 
     def at_frames(gray: Gray, frames: Frames) -> Array32:
         patches = extract_patches(gray, frames, side, magnification)
@@ -234,11 +235,11 @@ def make_candidates(
 
 
 def whitened(candidate: Candidate, whitening: Whitening, variant: str, dim: int) -> Candidate:
-    """A candidate followed by a whitening that was fitted on its rows."""
+    """A candidate followed by a whitening that was fitted on its descriptors."""
     projection = whitening.projection(variant, min(dim, whitening.max_dim))
 
-    def projected(rows: Array32) -> Array32:
-        return projection(rows).astype(np.float32, copy=False)
+    def projected(descriptors: Array32) -> Array32:
+        return projection(descriptors).astype(np.float32, copy=False)
 
     return Candidate(
         f"{candidate.name} + {variant}",
@@ -260,10 +261,10 @@ def with_ws(
     patches: tuple[int, float] | None = None,
     dim: int = 128,
 ) -> Candidate:
-    """The candidate followed by W_S, fitted on its rows of scenes.
+    """The candidate followed by W_S, fitted on its descriptors of scenes.
 
     patches  patch size and magnification, if the candidate is to describe patches; by default it is
-             fitted on rows of frames
+             fitted on descriptors of frames
     """
 
     def describe(gray: Gray, frames: Frames) -> Array32:

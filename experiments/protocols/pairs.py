@@ -1,7 +1,6 @@
-"""Pairs of images whose geometry is known, matched and scored.
+"""Pairs of images with known geometry, matched and scored.
 
-A protocol gives the images and what is true of their pairs, what describes them, and what is
-scored; `Measure` does the rest, the same way for all.
+A protocol gives images, the true geometry of pairs, and the score; `Measure` does the rest.
 """
 
 from __future__ import annotations
@@ -82,7 +81,9 @@ class Measure:
                 pairs = (score(features[i], features[j], true, self) for i, j, true in views.pairs)
                 tables.setdefault(by.name, []).extend(pair for pair in pairs if pair is not None)
                 kinds[by.name] = by.kind
-                widths = [rows.shape[1] for _, rows in features if rows is not None]
+                widths = [
+                    descriptors.shape[1] for _, descriptors in features if descriptors is not None
+                ]
                 dims[by.name] = max(widths, default=dims.get(by.name, 0))
             tell(self.progress, views.name)
         if not any(tables.values()):

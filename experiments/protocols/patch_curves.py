@@ -24,7 +24,7 @@ def shrinkage_curves(
     beta_indices: Iterable[int],
     dim: int = 128,
 ) -> Curves:
-    """FPR95 over t of W_UA and over i of W_US, beta = lam_i, for raw rows (N, D) of the patches."""
+    """FPR95 over t of W_UA and over i of W_US, beta = lam_i, for raw descriptors (N, D)."""
 
     def error(variant: str, **setting: Any) -> float:
         return labelled.fpr95(whitening.apply(raw, variant, min(dim, raw.shape[1]), **setting))

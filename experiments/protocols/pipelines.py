@@ -34,7 +34,7 @@ from kd_cv.types import Feature
 class Pipeline:
     """A detector and descriptor by its name.
 
-    bits           its rows are bits, compared by their Hamming distance
+    bits           descriptors are bits, compared by their Hamming distance
     max_keypoints  how many are kept of an image, the strongest
     """
 
@@ -48,21 +48,21 @@ class Pipeline:
         return self.name
 
     def run(self, gray: Gray) -> tuple[PointDescriptors, float]:
-        """Positions (N, 2) and rows (N, D) of an image, None without any, and the milliseconds.
+        """Return positions (N, 2) and descriptors (N, D), or None, and the milliseconds.
 
         Bits become zeros and ones: the square of their Euclidean distance is Hamming's.
         """
         start = time.perf_counter()
-        keypoints, rows = self.feature.detectAndCompute(gray, None)
+        keypoints, descriptors = self.feature.detectAndCompute(gray, None)
         taken = 1000 * (time.perf_counter() - start)
-        if rows is None or not len(keypoints):
+        if descriptors is None or not len(keypoints):
             return (np.empty((0, 2)), None), taken
         if len(keypoints) > self.max_keypoints:
             number = {id(keypoint): n for n, keypoint in enumerate(keypoints)}
             chosen = [number[id(k)] for k in strongest(keypoints, self.max_keypoints)]
-            keypoints, rows = [keypoints[n] for n in chosen], rows[chosen]
-        rows = np.unpackbits(rows, axis=1) if self.bits else rows
-        return (np.array([k.pt for k in keypoints]), rows.astype(np.float32)), taken
+            keypoints, descriptors = [keypoints[n] for n in chosen], descriptors[chosen]
+        descriptors = np.unpackbits(descriptors, axis=1) if self.bits else descriptors
+        return (np.array([k.pt for k in keypoints]), descriptors.astype(np.float32)), taken
 
 
 def make_pipelines(names: Iterable[str], max_keypoints: int = 2000) -> list[Pipeline]:

@@ -4,7 +4,7 @@ The recipe is that of the release: keypoints of three detectors in the first ima
 that overlap, whose region lies within all images; easy, hard and tough noise on each; the region
 carried into the other images by the homography's local affine map. Three things differ: the release
 was made from images of its own resolution with other implementations of the detectors, it picks by
-chance which of several overlapping keypoints to keep, and its noise is affine where ours is a
+chance which of several overlapping keypoints to keep, and its noise is affine where this one is a
 similarity (shift, size and angle), with the same median overlap for easy and hard.
 """
 

@@ -100,8 +100,8 @@ def patch_verification(
     """FPR95 of candidates on labelled pairs: values "fpr95"."""
     scores = []
     for candidate in candidates:
-        rows = cache.patches(name, candidate, labelled.patches)
-        values = {"fpr95": labelled.fpr95(rows)}
-        scores.append(Score(candidate.name, candidate.kind, rows.shape[1], values))
+        descriptors = cache.patches(name, candidate, labelled.patches)
+        values = {"fpr95": labelled.fpr95(descriptors)}
+        scores.append(Score(candidate.name, candidate.kind, descriptors.shape[1], values))
         tell(progress, candidate.name)
     return scores

@@ -102,8 +102,8 @@ def of_scenes(name: str, data: Path, workspace: Path) -> tuple[dict, dict]:
         patches = of_patches(HERE / f"{name}.npz")
     if name in TRAINED_FOR_PATCHES:
         samples = [described(source, USES["patches"], (), workspace).sample for source in sources]
-        share = TRAINED_FOR_PATCHES[name]
-        patches[KEY_OF_PATCHES] = trained(patches[KEY_OF_PATCHES], samples, share, text)
+        fraction = TRAINED_FOR_PATCHES[name]
+        patches[KEY_OF_PATCHES] = trained(patches[KEY_OF_PATCHES], samples, fraction, text)
     return whitenings | patches, {"fitted_on": text, **counts}
 
 
@@ -143,20 +143,23 @@ def of_patches(file: Path) -> dict[Key, Whitening]:
     }
 
 
-def trained(whitening: Whitening, samples: list[Sample], share: float, text: str) -> Whitening:
-    """With W_M, trained from its W_S on: `share` of the way between the two."""
+def trained(whitening: Whitening, samples: list[Sample], fraction: float, text: str) -> Whitening:
+    """Add W_M, trained from W_S: `fraction` of the way between the two."""
     assert whitening.A_s is not None
     mu, A_s = whitening.mu.astype(np.float64), whitening.A_s.astype(np.float64)
     mu_m, A_m = train(samples, mu, A_s, whitening.max_dim)
     c = A_m.T @ (mu_m - mu)
-    A_m = A_s + share * (A_m - A_s)
-    mu_m = moved_mean(mu, A_m, share * c)
+    A_m = A_s + fraction * (A_m - A_s)
+    mu_m = moved_mean(mu, A_m, fraction * c)
     on = {"scenes": len(samples), "patches": sum(len(sample.X) for sample in samples)}
     return replace(
         whitening,
         A_m=A_m.astype(np.float32),
         mu_m=mu_m.astype(np.float32),
-        provenance={**whitening.provenance, "trained_on": {**on, "share": share, "text": text}},
+        provenance={
+            **whitening.provenance,
+            "trained_on": {**on, "share": fraction, "text": text},
+        },
     )
 
 

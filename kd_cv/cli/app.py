@@ -9,7 +9,7 @@ import typer.main
 
 #: The commands, and the first line of the help of each.
 COMMANDS = {
-    "match": "Match two photographs and find what they have in common: one plane, or a scene.",
+    "match": "Match two photographs and estimate a two-view model: one plane, or a scene.",
     "explain": "Explain a match: which pixels made the two patches alike.",
     "extract": "Extract the features of a whole collection into one file that hloc reads.",
     "colmap": "Reconstruct a scene with COLMAP from descriptors of KD, SIFT or RootSIFT.",

@@ -16,13 +16,13 @@ def command(
         bool, typer.Option("--image", help="Take an image and frames instead of patches.")
     ] = False,
     pipeline: Annotated[
-        bool, typer.Option("--pipeline", help="Take an image alone, and find keypoints.")
+        bool, typer.Option("--pipeline", help="Take an image alone, and detect keypoints.")
     ] = False,
     size: Annotated[
         str | None, typer.Option(help="Height and width of the image, as 480x640; with --pipeline.")
     ] = None,
     keypoints: Annotated[
-        int, typer.Option(help="How many keypoints at most; with --pipeline.")
+        int, typer.Option(help="Largest number of keypoints; with --pipeline.")
     ] = 2048,
     patch_size: Annotated[int, typer.Option(help="Samples per side of a patch.")] = 32,
     kernel: Annotated[str, typer.Option(help="Kernel: concat, polar or cart.")] = "concat",
@@ -35,7 +35,7 @@ def command(
         float, typer.Option(help="Side of a patch in keypoint sizes; with --image or --pipeline.")
     ] = MAGNIFICATION,
     scales: Annotated[
-        int, typer.Option(help="How many patch sizes are averaged; with --image or --pipeline.")
+        int, typer.Option(help="Number of patch sizes to average; with --image or --pipeline.")
     ] = 1,
     as_json: Json = False,
 ) -> None:
@@ -76,7 +76,7 @@ def command(
 
 
 def _size(pipeline: bool, size: str | None) -> tuple[int, int] | None:
-    """Height and width of "480x640"."""
+    """Parse "480x640" to height and width."""
     if pipeline != (size is not None):
         raise ValueError("--pipeline and --size belong together: --pipeline --size 480x640")
     if size is None:

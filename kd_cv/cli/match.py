@@ -1,4 +1,4 @@
-"""`kd-cv match`: two photographs, their matches, what they have in common, and a picture of it."""
+"""`kd-cv match`: two photographs, their matches, a two-view model, and a picture."""
 
 import json
 import sys
@@ -30,7 +30,7 @@ from kd_cv.matching.two_view import NAMES, WORDS
 from kd_cv.opencv.rootsift import DESCRIPTORS
 
 ROW_HEIGHTS = (720, 480)  # of a picture with one row, and with several
-#: What `--model auto` has chosen, in a sentence.
+#: Explanations of the model that `--model auto` has chosen.
 SAID = {
     "homography": "One plane, or a camera that only turned; a match off it need not be wrong.",
     "fundamental": "A scene with depth: an outlier is off its epipolar line.",
@@ -39,8 +39,8 @@ SAID = {
 MATRICES = {
     "H_0to1": "from the first image to the second",
     "F_0to1": "x1^T F x0 = 0 for pixels of both",
-    "R_0to1": "how the camera turned: X1 = R X0 + t",
-    "t_0to1": "where it went, of unit length",
+    "R_0to1": "rotation of the camera: X1 = R X0 + t",
+    "t_0to1": "translation, of unit length",
 }
 
 
@@ -65,7 +65,7 @@ def command(
     compare: Compare = False,
     weights: Weights = None,
     detector: Annotated[
-        str, typer.Option(help="Detector: dog, ours; or OpenCV's sift, orb, fast, gftt, mser, ...")
+        str, typer.Option(help="Detector: dog, or OpenCV's sift, orb, fast, gftt, mser, ...")
     ] = "dog",
     max_keypoints: MaxKeypoints = 5000,
     max_size: MaxSize = 3200,
@@ -79,30 +79,30 @@ def command(
     model: Annotated[
         Literal["auto", "homography", "fundamental", "essential"],
         typer.Option(
-            help="What the photographs have in common: homography (one plane), fundamental (a "
-            "scene), essential (a scene, and the pose of the camera) or auto.",
+            help="Two-view model: homography (one plane), fundamental (a scene), essential (a "
+            "scene, and the pose of the camera) or auto.",
             metavar="<str>",
         ),
     ] = "auto",
     threshold: Annotated[
-        float, typer.Option(help="How far an inlier may be from where the model says, in pixels.")
+        float, typer.Option(help="Largest distance of an inlier from the model, in pixels.")
     ] = 3.0,
     views: Annotated[
         str,
         typer.Option(
             help="Synthetic views of each photograph that kd searches: 1, 3, 5 or 11; auto "
-            "takes more where there are few inliers."
+            "searches more views if there are few inliers."
         ),
     ] = "auto",
     focal: Annotated[
         float | None,
-        typer.Option(help="Focal length of the camera in pixels; by default what EXIF says."),
+        typer.Option(help="Focal length of the camera in pixels; by default from EXIF."),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Match two photographs and find what they have in common: one plane, or a scene.
+    """Match two photographs and estimate a two-view model: one plane, or a scene.
 
-    Without photographs, it takes a built-in one and a turned, darkened, noisy copy of it.
+    Without photographs, it uses a built-in one and a rotated, darkened, noisy copy.
 
     [bold]Examples[/bold]
 
@@ -120,8 +120,7 @@ def command(
 
         kd-cv match left.jpg right.jpg --json | jq .inliers
 
-    The exit code is 1 if the result cannot be trusted: too few matches, or no more
-    inliers than chance would give. The picture is drawn all the same.
+    The exit code is 1 if there are too few matches or inliers; the picture is still drawn.
     --save-homography implies --model homography.
     With --compare, --descriptor says which result decides.
     """
@@ -192,7 +191,7 @@ def command(
 
 
 def summary(answer: Answer) -> dict[str, Any]:
-    """What --json prints: matrices are null where success is false."""
+    """Return the summary for --json: matrices are null where success is false."""
     result = answer.result
     matrices = {
         name: getattr(result, name).tolist()
@@ -225,7 +224,7 @@ def _draw(output: Path, images: tuple[Any, Any], answers: dict[str, Answer]) -> 
 
 
 def points(answer: Answer) -> dict[str, Any]:
-    """What --json prints of the matches: positions in pixels, ratios, and which are inliers."""
+    """Return the matches for --json: positions in pixels, ratios, inlier flags."""
     result = answer.result
     return {
         "points0": result.points0.round(3).tolist(),
@@ -281,7 +280,7 @@ def _print(answers: dict[str, Answer], chosen: Answer, pair: Pair, options: Opti
 
 
 def corner_error(H_0to1: Any, H_true: Any, shape: tuple[int, ...]) -> float:
-    """Mean distance of the mapped corners of image 0 from their true places, in pixels."""
+    """Return the mean error of the mapped corners of image 0, in pixels."""
     if H_0to1 is None:
         return np.inf
     x, y = shape[1] - 1, shape[0] - 1

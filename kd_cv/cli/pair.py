@@ -1,4 +1,4 @@
-"""Two photographs and how they are matched, for `kd-cv match` and `kd-cv explain`."""
+"""Load and match two photographs, for `kd-cv match` and `kd-cv explain`."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ from kd_cv.opencv.dog import DoG
 from kd_cv.opencv.rootsift import DESCRIPTORS
 from kd_cv.views import VIEWS
 
-#: OpenCV's detectors by name, as far as the installed OpenCV has them.
+#: OpenCV's detectors by name.
 FACTORIES = {
     "sift": "SIFT_create",
     "orb": "ORB_create",
@@ -38,21 +38,21 @@ FACTORIES = {
 
 
 def available() -> list[str]:
-    """The names of the detectors that the installed OpenCV has, and of ours."""
+    """List the detectors of kd_cv and of the installed OpenCV."""
     return ["dog", *(name for name in FACTORIES if opencv_factory(FACTORIES[name]))]
 
 
 def opencv_factory(name: str) -> Any:
-    """What makes a feature of OpenCV, say "AKAZE_create", where this one has it; None if nowhere.
+    """Return OpenCV's factory, such as "AKAZE_create", or None.
 
-    The AKAZE family, BRISK and AGAST went to the contributed modules with version 5.
+    The AKAZE family, BRISK and AGAST moved to the contributed modules in version 5.
     """
     homes = (cv2, getattr(cv2, "xfeatures2d", None))
     return next((getattr(home, name) for home in homes if hasattr(home, name)), None)
 
 
 def make_detector(name: str, max_keypoints: int) -> Any:
-    """The detector of a name. Some need to be told how many keypoints are wanted."""
+    """Make the detector of a name."""
     max_keypoints = min(max_keypoints, MAX_FEATURES)
     if name == "dog":
         return DoG(max_keypoints)
@@ -67,7 +67,7 @@ def make_detector(name: str, max_keypoints: int) -> Any:
 
 
 class Pair(NamedTuple):
-    """Two photographs, their names, the true H_0to1 and focal lengths where they are known."""
+    """Two photographs, their names, and the true H_0to1 and focal lengths, if known."""
 
     image0: NDArray[Any]
     image1: NDArray[Any]
@@ -76,7 +76,7 @@ class Pair(NamedTuple):
     focals_in_widths: tuple[float | None, float | None] = (None, None)
 
     def cameras(self, focal: float | None) -> tuple[float | None, float | None]:
-        """Focal lengths in pixels: as given, else from EXIF if it has both."""
+        """Return focal lengths in pixels: as given, else from EXIF if it has both."""
         first, second = self.focals_in_widths
         if focal is not None or first is None or second is None:
             return focal, focal
@@ -84,7 +84,7 @@ class Pair(NamedTuple):
 
 
 def example_pair() -> tuple[NDArray[np.uint8], NDArray[np.uint8], NDArray[np.float64]]:
-    """A real photograph, its turned, darkened and noisy copy, and the true H_0to1."""
+    """Return a photograph, its rotated, darkened and noisy copy, and the true H_0to1."""
     image0 = np.ascontiguousarray(skimage_photo("astronaut")[:, :, ::-1])
     height, width = image0.shape[:2]
     side = np.array([width, height], np.float32)
@@ -98,13 +98,13 @@ def example_pair() -> tuple[NDArray[np.uint8], NDArray[np.uint8], NDArray[np.flo
 
 
 def skimage_photo(name: str) -> NDArray[np.uint8]:
-    """A photograph that comes with scikit-image, RGB or gray."""
+    """Load a photograph of scikit-image, RGB or gray."""
     skimage = extra("skimage", "the built-in photographs come with scikit-image", "cli")
     return np.asarray(getattr(skimage.data, name)())
 
 
 def load_pair(photos: Sequence[Path]) -> Pair:
-    """The photographs of two files; of none, the example."""
+    """Load two photographs; the example without any."""
     if len(photos) not in (0, 2):
         raise ValueError(f"expected two photographs, or none for the example; got {len(photos)}")
     if not photos:
@@ -118,7 +118,7 @@ def load_pair(photos: Sequence[Path]) -> Pair:
 
 @dataclass(frozen=True)
 class Options:
-    """How two photographs are matched; the values are checked."""
+    """How to match two photographs; the values are checked."""
 
     weights: str | None = None
     detector: str = "dog"
@@ -151,7 +151,7 @@ class Options:
 
 
 class Answer(NamedTuple):
-    """The result of the descriptor of a name, and the seconds of each step."""
+    """The result of a descriptor, and the seconds of each step."""
 
     name: str
     feature: Any
@@ -162,7 +162,7 @@ class Answer(NamedTuple):
 def run(
     name: str, pair: Pair, options: Options, tell: Callable[[str], None] = lambda text: None
 ) -> Answer:
-    """Match two photographs by the descriptor of a name; `tell` is given each step."""
+    """Match two photographs by the descriptor of a name; call `tell` with each step."""
     feature = make_feature(name, options.weights if name == "kd" else None)
     detector = make_detector(options.detector, options.max_keypoints)
     own = name == "kd" and options.detector == "dog"  # detected and described in one pass

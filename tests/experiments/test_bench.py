@@ -36,7 +36,7 @@ def rows_of(name, **more):
 
 
 def ratio(row):
-    assert row.unit == "x" and row.against.median > 0 and row.ours.median > 0
+    assert row.unit == "x" and row.against.median > 0 and row.kd_cv.median > 0
     assert row.result.low <= row.result.median <= row.result.high
     return row.result.median
 

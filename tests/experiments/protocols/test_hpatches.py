@@ -4,7 +4,7 @@ import cv2
 import numpy as np
 import pytest
 
-from experiments.protocols.hpatches import scores_of_rows
+from experiments.protocols.hpatches import scores_of_descriptors
 from experiments.protocols.patch_sets import read_hpatches_strips
 from experiments.protocols.strips import cut, write_strips
 from experiments.protocols.tasks import draw_tasks, read_tasks, write_tasks
@@ -49,7 +49,7 @@ def tasks_of(rows):
 
 def test_scores_are_those_of_the_benchmark():
     rows = integer_rows()
-    found = scores_of_rows(rows, tasks_of(rows))
+    found = scores_of_descriptors(rows, tasks_of(rows))
     for key, value in OFFICIAL.items():
         assert found[key] == pytest.approx(value, abs=1e-8), key
     levels = [found[f"retrieval {level}"] for level in ("easy", "hard", "tough")]
