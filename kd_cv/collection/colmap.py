@@ -14,19 +14,8 @@ from typing import Any
 
 from kd_cv.checks import as_int
 from kd_cv.collection import Collection, Extraction, extract, reading
+from kd_cv.collection import database as db
 from kd_cv.collection.batches import by_threads
-from kd_cv.collection.database import (
-    PAIRS,
-    CameraChoice,
-    Matcher,
-    Pair,
-    camera_mode,
-    load_pycolmap,
-    match_database,
-    open_database,
-    read_pairs,
-    write_database,
-)
 from kd_cv.io.files import PathLike, drafting
 from kd_cv.matching.neighbours import RATIO, as_ratio
 
@@ -53,17 +42,17 @@ def reconstruct(
     workspace: PathLike,
     extraction: Extraction | None = None,
     *,
-    matcher: Matcher = "kd",
+    matcher: db.Matcher = "kd",
     ratio: float = RATIO,
-    pairs: PathLike | Sequence[Pair] | None = None,
-    camera: CameraChoice = "auto",
+    pairs: PathLike | Sequence[db.Pair] | None = None,
+    camera: db.CameraChoice = "auto",
     threads: int | None = None,
     overwrite: bool = False,
     progress: bool = False,
 ) -> Row:
     """Extract, match, verify and reconstruct a collection with COLMAP (extra `sfm`).
 
-    pairs   image names to match, or a file of them (see `read_pairs`); all by default
+    pairs   image names to match, or a file of them (see `db.read_pairs`); all by default
     camera  which photographs share a camera: "auto" goes by their EXIF data
     threads  of the extraction and of COLMAP; by default the number of cores
 
@@ -72,7 +61,7 @@ def reconstruct(
 
     >>> print(table([reconstruct("photographs", "workspace")]))  # doctest: +SKIP
     """
-    camera_mode(camera)
+    db.camera_mode(camera)
     ratio = as_ratio(ratio)
     count = -1 if threads is None else as_int(threads, "threads")  # as COLMAP says it
     extraction = extraction or Extraction()
@@ -87,12 +76,12 @@ def reconstruct(
     wanted = _pairs(pairs, names)
     with quiet(), drafting(workspace / "draft") as drafts:
         draft = drafts / database.name
-        write_database(features, collection.root, draft, camera, names)
-        match_database(draft, features, wanted, matcher=matcher, ratio=ratio, threads=count)
+        db.write_database(features, collection.root, draft, camera, names)
+        db.match_database(draft, features, wanted, matcher=matcher, ratio=ratio, threads=count)
         model = largest_model(draft, collection.root, workspace / MODEL, count)
-        for made in (draft, drafts / PAIRS):
+        for made in (draft, drafts / db.PAIRS):
             os.replace(made, workspace / made.name)
-    with open_database(database) as target:
+    with db.open_database(database) as target:
         matches = int(target.num_inlier_matches())
     with reading(features) as stored:
         name = stored.descriptor
@@ -138,10 +127,10 @@ def table(rows: Sequence[Row]) -> str:
     return "\n".join(lines)
 
 
-def _pairs(pairs: PathLike | Sequence[Pair] | None, names: Sequence[str]) -> list[Pair]:
+def _pairs(pairs: PathLike | Sequence[db.Pair] | None, names: Sequence[str]) -> list[db.Pair]:
     if pairs is None:
         return list(itertools.combinations(names, 2))
-    listed = read_pairs(pairs) if isinstance(pairs, str | os.PathLike) else list(pairs)
+    listed = db.read_pairs(pairs) if isinstance(pairs, str | os.PathLike) else list(pairs)
     unknown = {name for pair in listed for name in pair} - set(names)
     if unknown:
         raise ValueError(f"pairs name images that are not there: {sorted(unknown)[:5]}")
@@ -151,7 +140,7 @@ def _pairs(pairs: PathLike | Sequence[Pair] | None, names: Sequence[str]) -> lis
 @contextmanager
 def quiet() -> Iterator[None]:
     """Only errors of COLMAP are printed."""
-    logging = load_pycolmap().logging
+    logging = db.load_pycolmap().logging
     level, logging.minloglevel = logging.minloglevel, 2
     try:
         yield
@@ -166,7 +155,7 @@ def largest_model(
 
     settings: of pycolmap.IncrementalPipelineOptions.
     """
-    pycolmap = load_pycolmap()
+    pycolmap = db.load_pycolmap()
     options = {"min_model_size": 3, "num_threads": threads, "random_seed": 0, **settings}
     with drafting(database.with_name("mapping")) as drafts:
         models = pycolmap.incremental_mapping(database, image_root, drafts, options=options)
@@ -189,7 +178,7 @@ def largest_model(
 def _check_written(folder: Path, model: Any) -> None:
     """OSError if a model was not written whole: COLMAP does not check that by itself."""
     try:
-        stored = load_pycolmap().Reconstruction(folder)
+        stored = db.load_pycolmap().Reconstruction(folder)
         same = all(
             getattr(stored, count)() == getattr(model, count)()
             for count in ("num_reg_images", "num_points3D", "compute_num_observations")

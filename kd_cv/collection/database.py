@@ -18,11 +18,10 @@ from numpy.typing import NDArray
 from scipy.fft import idct
 
 from kd_cv.collection import reading
-from kd_cv.collection.names import MAX_LIST_BYTES
 from kd_cv.collection.store import ImageFeatures
 from kd_cv.descriptor.frames import to_corner
 from kd_cv.extras import extra
-from kd_cv.io.files import PathLike, read_text, replacing
+from kd_cv.io.files import PathLike, replacing
 from kd_cv.matching.neighbours import RATIO, match_descriptors
 from kd_cv.views import affine_of
 
@@ -130,7 +129,7 @@ def write_database(
 
 def read_pairs(path: PathLike) -> list[Pair]:
     """Read pairs of image names, two a line, separated by a tab or, without a tab, by blanks."""
-    lines = read_text(path, MAX_LIST_BYTES, "utf-8-sig").splitlines()
+    lines = Path(path).read_text(encoding="utf-8-sig").splitlines()
     pairs = [tuple(line.split("\t" if "\t" in line else None)) for line in lines if line.strip()]
     for number, pair in enumerate(pairs, 1):
         if len(pair) != 2 or not all(pair):

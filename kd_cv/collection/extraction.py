@@ -123,16 +123,11 @@ class Extraction:
     ) -> Features:
         """Convert OpenCV's keypoints and descriptors, the strongest of them."""
         if descriptors is None:
-            descriptors = np.zeros((0, self.dim), np.float32)
+            descriptors = np.zeros((0, 128), np.float32)
         responses = np.array([keypoint.response for keypoint in keypoints])
         kept = np.sort(np.argsort(-responses, kind="stable")[: self.max_keypoints])
         views = np.zeros(len(kept), np.int64)
         return Features(from_keypoints(keypoints)[kept], responses[kept], descriptors[kept], views)
-
-    @property
-    def dim(self) -> int:
-        """Dimensions of a descriptor."""
-        return self.feature.descriptorSize() if isinstance(self.feature, KDDescriptor) else 128
 
 
 OVERWRITE = "give another output, or --overwrite it"

@@ -6,10 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-from kd_cv.io.files import PathLike, read_text, utf8
+from kd_cv.io.files import PathLike, utf8
 from kd_cv.io.images import PHOTO_SUFFIXES, by_suffix, find_photos, say_others
-
-MAX_LIST_BYTES = 2**30  # a million names take 50 MB
 
 
 @dataclass(frozen=True)
@@ -47,7 +45,7 @@ class Collection:
                 raise ValueError(
                     f"{str(path)!r} is one file: expected a folder, a glob pattern or a list (.txt)"
                 )
-            lines = map(str.strip, read_text(path, MAX_LIST_BYTES, "utf-8-sig").splitlines())
+            lines = map(str.strip, path.read_text(encoding="utf-8-sig").splitlines())
             listed = [name_in(line) for line in lines if line and not line.startswith("#")]
             return cls._named(Path(root or path.parent), listed, {}, {})
         wild = [i for i, part in enumerate(path.parts) if any(c in part for c in "*?[")]

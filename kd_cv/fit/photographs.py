@@ -79,15 +79,13 @@ class PhotoFit:
             raise ValueError(f"pairs must be 'none' or 'warp', got {self.pairs!r}")
 
     def scene(self, job: Job) -> Scene | None:
-        """Make the scene of a photograph; None, with a warning, if it cannot be read."""
         path, seed = job
-        gray = read_reduced(path)
+        gray, most = read_reduced(path), self.max_keypoints
         if gray is None:
             return None
         if self.pairs == "warp":
-            n = self.max_keypoints
-            return warp_scene(gray, self.views, seed, name=path.name, max_keypoints=n)
-        frames = detect_dog(gray, self.max_keypoints)
+            return warp_scene(gray, self.views, seed, name=path.name, max_keypoints=most)
+        frames = detect_dog(gray, most)
         return Scene(path.name, (View(gray, frames, np.arange(len(frames))),))
 
     def describe(self, job: Job) -> PhotoStatistics:

@@ -1,3 +1,1 @@
 """Files: written whole or not at all; images decoded within limits."""
-
-__all__: list[str] = []

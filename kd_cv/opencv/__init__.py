@@ -1,3 +1,1 @@
 """Detector and descriptor with OpenCV's interface."""
-
-__all__: list[str] = []

@@ -83,7 +83,6 @@ class SIFTLike:
         return self._detection.nfeatures
 
     def setNFeatures(self, maxFeatures: int) -> None:
-        """Number of keypoints to keep; 0 for all."""
         self._detection = replace(self._detection, nfeatures=maxFeatures)
 
     def getNOctaveLayers(self) -> int:
@@ -91,7 +90,6 @@ class SIFTLike:
         return self._detection.nOctaveLayers
 
     def setNOctaveLayers(self, nOctaveLayers: int) -> None:
-        """Scales searched in each octave."""
         self._detection = replace(self._detection, nOctaveLayers=nOctaveLayers)
 
     def getContrastThreshold(self) -> float:
@@ -99,7 +97,6 @@ class SIFTLike:
         return self._detection.contrast
 
     def setContrastThreshold(self, contrastThreshold: float | None) -> None:
-        """Weakest contrast of a keypoint."""
         self._detection = replace(self._detection, contrastThreshold=contrastThreshold)
 
     def getEdgeThreshold(self) -> float:
@@ -107,7 +104,6 @@ class SIFTLike:
         return self._detection.edgeThreshold
 
     def setEdgeThreshold(self, edgeThreshold: float) -> None:
-        """Largest ratio of curvatures."""
         self._detection = replace(self._detection, edgeThreshold=edgeThreshold)
 
     def getSigma(self) -> float:
@@ -115,7 +111,6 @@ class SIFTLike:
         return self._detection.sigma
 
     def setSigma(self, sigma: float) -> None:
-        """Blur of the first level, in half pixels."""
         self._detection = replace(self._detection, sigma=sigma)
 
 

@@ -1,7 +1,7 @@
 """The colours of all pictures: those of Okabe and Ito, for colour-blind people too.
 
->>> bgr(VERMILION)
-(0, 94, 213)
+>>> rgb(VERMILION)
+(213, 94, 0)
 """
 
 from functools import lru_cache
@@ -27,11 +27,6 @@ def rgb(color: str) -> Color:
     """Convert "#rrggbb" to red, green and blue, 0..255."""
     red, green, blue = (int(color[i : i + 2], 16) for i in (1, 3, 5))
     return red, green, blue
-
-
-def bgr(color: str) -> Color:
-    """Convert "#rrggbb" to OpenCV's order."""
-    return rgb(color)[::-1]
 
 
 def hexadecimal(color: NDArray[np.float64]) -> str:

@@ -101,9 +101,8 @@ class Statistics:
             raise ValueError(f"X must be (N, {self.dim}), got shape {X.shape}")
         if X.dtype.kind not in "fiu":
             raise TypeError(f"X must be an array of real numbers, got dtype {X.dtype}")
-        bad = np.flatnonzero(~np.isfinite(X).all(axis=1))
-        if len(bad):
-            raise ValueError(f"X has NaN or infinity in {len(bad)} descriptors, first in {bad[0]}")
+        if not np.isfinite(X).all():
+            raise ValueError("X has NaN or infinity")
         return X
 
     def _combine(self, count: int, mean: Float64, scatter: Float64) -> None:

@@ -20,7 +20,7 @@ from kd_cv.cli.pair import Pair, example_pair
 from kd_cv.io.sources import read_source
 from kd_cv.viz import palette
 
-INLIER, OUTLIER = palette.bgr(palette.INLIER), palette.bgr(palette.OUTLIER)
+INLIER, OUTLIER = palette.rgb(palette.INLIER)[::-1], palette.rgb(palette.OUTLIER)[::-1]
 
 
 @pytest.fixture(scope="module")

@@ -26,7 +26,7 @@ def result(pair):
 
 
 def near(sheet, color, tolerance=30):
-    return int((np.abs(sheet.astype(int) - palette.bgr(color)).max(axis=2) < tolerance).sum())
+    return int((np.abs(sheet.astype(int) - palette.rgb(color)[::-1]).max(axis=2) < tolerance).sum())
 
 
 def test_a_sheet_has_a_row_for_each_result(pair, result):
