@@ -91,7 +91,6 @@ class Extractor:
         return self._detect([view_of(gray, view, mask) for view in range(self.settings.views)])
 
     def _detect(self, seen: list[View], pyramids: list[Pyramid] | None = None) -> Keypoints:
-        """Detect keypoints in each view; merge repeated ones."""
         count, several, parts = self.detection.nfeatures, len(seen) > 1, []
         for view, limit in enumerate(count_for(count, len(seen))):
             frames, responses = detect(

@@ -100,7 +100,6 @@ class _Helper:
 
 
 def _start_thread(number: int) -> None:
-    """Start the thread of this number, if it does not run and the process can have more."""
     global _started
     if number >= _started:
         try:

@@ -84,6 +84,5 @@ def with_avx2(report: Report, arguments: Sequence[str]) -> Report:
 
 
 def _say(text: str) -> None:
-    """What is being measured, on one line of the terminal."""
     if sys.stderr.isatty():
         print(f"\r\033[K{text}", end="\r", file=sys.stderr, flush=True)

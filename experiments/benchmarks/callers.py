@@ -34,7 +34,7 @@ HEIGHT, WIDTH, KEYPOINTS = 480, 640, 2000
 CALLS = ("compute", "detectAndCompute")
 TARGET = 0.85  # of the best single caller's throughput
 
-Many = Callable[[str, int], list[bytes]]  # what is called, how often: a digest of each result
+Many = Callable[[str, int], list[bytes]]  # call, count: a digest of each result
 
 
 @lru_cache(maxsize=1)
@@ -46,7 +46,6 @@ def _material() -> tuple[KDDescriptor, Any, Any]:
 
 
 def call(name: str, _: int = 0) -> bytes:
-    """One call; a digest of its result."""
     kd, image, keypoints = _material()
     return computed(kd, image, keypoints) if name == "compute" else detected_and_computed(kd, image)
 
@@ -68,7 +67,6 @@ class Calls:
 
 
 def alone(count: int) -> Many:
-    """One caller, on `count` threads."""
 
     def many(name: str, calls: int) -> list[bytes]:
         with threads(count):
@@ -79,14 +77,12 @@ def alone(count: int) -> Many:
 
 @contextmanager
 def by_threads(callers: int) -> Iterator[Many]:
-    """Threads of this process."""
     with ThreadPoolExecutor(callers) as pool:
         yield lambda name, calls: list(pool.map(partial(call, name), range(calls)))
 
 
 @contextmanager
 def by_processes(callers: int) -> Iterator[Many]:
-    """New processes."""
     context = mp.get_context("spawn")
     ready = context.Barrier(callers + 1)
     with context.Pool(callers, _begin, (ready,)) as pool:
@@ -136,7 +132,6 @@ def by_dask(workers: int | None = None, each: int | None = None) -> Iterator[Man
 
 @contextmanager
 def by_our_dask() -> Iterator[Many]:
-    """Workers of Dask of one thread each."""
     with by_dask(each=1) as many:
         yield many
 
@@ -194,7 +189,7 @@ def throughput(names: Sequence[str], args: argparse.Namespace) -> bool:
             }
             with begin() as many:
                 for name in names:
-                    many(name, args.calls)  # what is loaded late
+                    many(name, args.calls)  # warm up
                     best = max(alone_now[name].values())
                     fractions[name, way].append(rate(name, way, many) / best)
                     for one, now in alone_now[name].items():
@@ -237,7 +232,6 @@ def faults(names: Sequence[str]) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run it with these arguments of the command line; the exit code."""
     parser = argparse.ArgumentParser(
         "callers", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

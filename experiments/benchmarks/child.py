@@ -102,7 +102,7 @@ def detect_memory(path: str, name: str, count: int) -> dict[str, float]:
 
     image = np.load(path)
     feature = KDDescriptor(count) if name == "kd" else cv2.SIFT_create(count)
-    feature.detectAndCompute(image[:200, :200], None)  # for what is there only once
+    feature.detectAndCompute(image[:200, :200], None)  # one-time allocations
     reset_peak()
     before = resident("VmRSS")
     feature.detectAndCompute(image, None)
@@ -155,7 +155,7 @@ def module_memory(rival: bool, gradients: bool, patch_size: int, batch: int) -> 
     module = kornia_mkd(patch_size) if rival else plain_module(patch_size)
     patches = torch.rand(batch, 1, patch_size, patch_size, requires_grad=gradients)
     with torch.set_grad_enabled(gradients):
-        for part in (patches[:2], patches):  # a small one first, for what is there only once
+        for part in (patches[:2], patches):  # a small one first, for one-time allocations
             reset_peak()
             before = resident("VmRSS")
             rows = module(part)

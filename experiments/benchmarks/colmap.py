@@ -37,13 +37,11 @@ class AtSIFT(Extraction):
         return super().settings | {"detector": {"detector": "sift"}}
 
     def extract(self, gray: NDArray[Any]) -> Any:
-        """Descriptors of KD at keypoints of cv2.SIFT."""
         keypoints = cv2.SIFT_create(self.max_keypoints).detect(to_8bit(gray), None)
         return self.arrays(*self.feature.compute(gray, keypoints))
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run it with these arguments of the command line; the exit code."""
     parser = argparse.ArgumentParser("colmap", description=str(__doc__).splitlines()[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--scenes", nargs="*", help="folders below it; all by default")

@@ -38,13 +38,12 @@ def detector(inputs: Inputs, config: Config, say: Say) -> Iterator[Row]:
 
 
 def large(inputs: Inputs, config: Config, say: Say) -> Iterator[Row]:
-    """The same at 12 megapixels, where a call takes seconds."""
     for height, width, count in config.large_images:
         yield from _of_image(inputs, (height, width), count, config.large_rounds, 0.0, say)
 
 
 def features_of(count: int) -> dict[str, Any]:
-    """Ours and OpenCV's that ask for `count` keypoints, or all; those that this OpenCV has."""
+    """Features of kd_cv and this OpenCV that detect `count` keypoints, or all."""
     features = {
         "KD": KDDescriptor(count),
         "cv2.SIFT": cv2.SIFT_create(count),

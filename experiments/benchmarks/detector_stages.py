@@ -44,7 +44,6 @@ FIT_OPERATIONS = 1026
 
 
 def stages(inputs: Inputs, config: Config, say: Say) -> Iterator[Row]:
-    """Rows of each image."""
     say("rate of a matrix product")
     rate = in_new_process("matrix_rate", ONE_THREAD, side=1024, rounds=10 + config.rounds)["rate"]
     for height, width, count in config.images:

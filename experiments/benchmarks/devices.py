@@ -33,7 +33,6 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def devices() -> list[str]:
-    """CUDA and MPS if they are there, and the CPU."""
     there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
     return [name for name, available in there.items() if available] + ["cpu"]
 

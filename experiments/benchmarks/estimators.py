@@ -41,7 +41,6 @@ Estimator = Callable[[Points, Points, Any, Any, int], Any]
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run it with these arguments of the command line; the exit code."""
     parser = argparse.ArgumentParser("estimators", description=str(__doc__).splitlines()[0])
     parser.add_argument("--planes", nargs="*", type=Path, default=[])
     parser.add_argument("--cameras", nargs="*", type=Path, default=[], help="PHOTOS CAMERAS, ...")
@@ -84,7 +83,6 @@ def report(
 def homographies(
     folders: Sequence[Path], feature: KDDescriptor, seeds: int, max_size: int | None = None
 ) -> dict[str, list[PairScore]]:
-    """What each estimator did on the pairs of all sequences."""
     tables: dict[str, list[PairScore]] = {name: [] for name, _ in estimators("homography")}
     for images in itertools.chain.from_iterable(map(read_images, folders)):
         whole = [images.load(k) for k in range(len(images.images))]
@@ -108,7 +106,6 @@ def homographies(
 def poses(
     folders: Sequence[tuple[Path, Path]], feature: KDDescriptor, seeds: int
 ) -> dict[str, list[PairScore]]:
-    """What each estimator did on the pairs of all scenes."""
     tables: dict[str, list[PairScore]] = {name: [] for name, _ in estimators("essential")}
     scenes = ((photos.name, read_cameras(photos, cameras)) for photos, cameras in folders)
     for views in of_cameras(scenes):
@@ -162,7 +159,6 @@ class Scene(NamedTuple):
 
 
 def scene(count: int, inliers: float, seed: int) -> Scene:
-    """A scene of `synthetic`."""
     rng = np.random.default_rng(seed)
     K = two_view.camera_of(1000.0, (960, 1280))
     R, t = cv2.Rodrigues(rng.normal(0, 0.1, 3))[0], rng.normal(0, 0.5, 3)
@@ -208,7 +204,6 @@ def shuffled(points: tuple[Points, Points], seed: int) -> tuple[Points, Points]:
 
 
 def estimators(model: str) -> Iterator[tuple[str, Estimator]]:
-    """Name and function of each that is installed."""
     yield OURS, _ours(model)
     if model == "homography":
         yield "MAGSAC, not refined", _with_enough(_magsac, two_view.NEEDED[model])

@@ -90,7 +90,6 @@ class Watch(threading.Thread):
 
 
 def chosen(weights: str | None, max_keypoints: int) -> Extraction:
-    """With the default matrices, or with others."""
     kd = KDDescriptor(whitening="ws", weights=weights) if weights else "kd"
     return Extraction(kd, max_keypoints)
 
@@ -111,7 +110,6 @@ def one_by_one(folder: Path, count: int, extraction: Extraction) -> tuple[dict[s
 
 
 def measured(folder: Path, workers: int, extraction: Extraction) -> dict[str, float]:
-    """One run over a folder, in this process."""
     first = next(iter(list_photos(folder)))
     extraction.features(read_gray(first))  # compiles
     cpu = time.process_time()
@@ -131,7 +129,6 @@ def measured(folder: Path, workers: int, extraction: Extraction) -> dict[str, fl
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run it with these arguments of the command line; the exit code."""
     parser = argparse.ArgumentParser("extract", description=str(__doc__).splitlines()[0])
     parser.add_argument("--folder", help="photographs to use instead of scikit-image's")
     parser.add_argument("--images", type=int, nargs="+", default=[64, 192])

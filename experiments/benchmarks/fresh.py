@@ -19,7 +19,6 @@ FEW = 100  # keypoints of a first call: enough for all threads, so that the cons
 
 
 def in_new_process(task: str, environment: dict[str, str] | None = None, **arguments: Any) -> Any:
-    """What a task of `child` answers in a new Python process."""
     places = [str(CHILD.parents[2]), os.environ.get("PYTHONPATH", "")]
     path = os.pathsep.join(place for place in places if place)
     answer = subprocess.run(

@@ -45,7 +45,6 @@ class Followed(NamedTuple):
 
 
 def changes(gray: NDArray[np.uint8]) -> Iterator[Change]:
-    """A gray photograph, changed in all ways."""
     large = cv2.GaussianBlur(np.float32(gray), (0, 0), 1.0)  # free of aliasing at half its size
     one = np.eye(2)
     for dx, dy in ((1, 0), (0, 1), (1, 1), (3, 1)):
@@ -78,7 +77,6 @@ def changes(gray: NDArray[np.uint8]) -> Iterator[Change]:
 
 
 def follow(frames_of: Frames, change: Change) -> Followed:
-    """How the keypoints of a detector follow a change."""
     first = frames_of(change.before, COUNT)
     points = first[:, :2] @ change.A.T + change.b
     height, width = change.after.shape
@@ -113,12 +111,10 @@ def of_kd(image: NDArray[Any], count: int) -> Float64:
 
 
 def of_sift(image: NDArray[Any], count: int) -> Float64:
-    """Those of cv2.SIFT, of an image rounded to 8 bits."""
     return from_keypoints(cv2.SIFT_create(count).detect(np.uint8(np.rint(image)), None))
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run it with these arguments of the command line; the exit code."""
     parser = argparse.ArgumentParser("geometry", description=str(__doc__).splitlines()[0])
     parser.add_argument("image", nargs="?", help="a photograph instead of scikit-image's")
     args = parser.parse_args(arguments)

@@ -1,4 +1,4 @@
-"""What is described: a photograph and its keypoints, by the default descriptor."""
+"""The benchmark's photograph and its keypoints, described by the default descriptor."""
 
 import os
 from dataclasses import dataclass
@@ -110,7 +110,6 @@ def load_inputs(path: str | os.PathLike[str] | None = None) -> Inputs:
 
 
 def _panel(photograph: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """The left square of an RGB or gray photograph, as (PANEL, PANEL) gray."""
     gray = as_gray(photograph[..., ::-1] if photograph.ndim == 3 else photograph)
     side = min(gray.shape)
     return np.asarray(cv2.resize(gray[:side, :side], (PANEL, PANEL)), dtype=np.uint8)

@@ -92,7 +92,6 @@ def _digest_of(keypoints: KeyPoints, rows: Any) -> bytes:
 
 
 def digest(*arrays: Any) -> bytes:
-    """Of the bytes, types and shapes of arrays; None is passed over."""
     total = hashlib.sha256()
     for array in arrays:
         if array is not None:

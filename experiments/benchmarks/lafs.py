@@ -32,7 +32,6 @@ WAYS = ("KDFeature, float image", "KDFeature, 8-bit image", "LAFDescriptor(KDMod
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run it with these arguments of the command line; the exit code."""
     parser = argparse.ArgumentParser("lafs", description=str(__doc__).splitlines()[0])
     parser.add_argument("folders", nargs="*", type=Path, help="more photographs")
     parser.add_argument("--most", type=int, default=10, help="photographs of a folder")

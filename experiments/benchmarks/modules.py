@@ -4,7 +4,6 @@ from typing import Any
 
 
 def kornia_mkd(patch_size: int) -> Any:
-    """Kornia's raw kernel descriptor."""
     _, feature = torch_and_kornia()
     return feature.MKDDescriptor(patch_size, "concat", whitening=None)
 
@@ -21,7 +20,6 @@ def plain_module(patch_size: int) -> Any:
 
 
 def torch_and_kornia() -> tuple[Any, Any]:
-    """torch and kornia.feature."""
     try:
         import kornia.feature
         import torch

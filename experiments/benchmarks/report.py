@@ -40,7 +40,6 @@ class Report:
 
     @property
     def failed(self) -> bool:
-        """Whether a section broke off."""
         return any(part.failed for part in self.parts)
 
     def as_dict(self) -> dict[str, Any]:
@@ -72,7 +71,6 @@ def aligned(values: Sequence[str], widths: Sequence[int]) -> str:
 
 
 def cells(row: Row) -> tuple[str, ...]:
-    """The columns of a row, as text."""
     show = in_megabytes if row.of_bytes else in_time
     sign = "" if row.target is None else "<= " if row.target.at_most else ">= "
     return (
@@ -144,7 +142,6 @@ def load(cores: int) -> str:
 
 
 def versions() -> list[str]:
-    """Names and versions of the packages that are installed."""
     listed = [f"OpenCV {cv2.__version__}"]
     for name in PACKAGES:
         try:
@@ -155,7 +152,6 @@ def versions() -> list[str]:
 
 
 def processor() -> str:
-    """The name of the CPU."""
     if sys.platform == "linux":
         for line in Path("/proc/cpuinfo").read_text().splitlines():
             if line.startswith("model name"):

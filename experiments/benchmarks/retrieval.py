@@ -28,7 +28,6 @@ def noisy(rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run it with these arguments of the command line; the exit code."""
     parser = argparse.ArgumentParser("retrieval", description=str(__doc__).splitlines()[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--descriptors", type=int, default=1_000_000)

@@ -116,7 +116,6 @@ def busy(inputs: Inputs, config: Config, say: Say) -> Iterator[Row]:
 
 
 def _torch_modules(inputs: Inputs, config: Config) -> dict[str, tuple[dict[str, Work], int]]:
-    """What is called -> Kornia's and kd_cv, and how often."""
     torch, of_kornia = torch_and_kornia()
     from kd_cv.nn.feature import KDFeature
     from kd_cv.nn.module import KDModule

@@ -55,7 +55,6 @@ class Pairs(NamedTuple):
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run it with these arguments of the command line; the exit code."""
     parser = argparse.ArgumentParser("settings", description=str(__doc__).splitlines()[0])
     parser.add_argument("folders", nargs="+", type=Path, help="of sequences, as HPatches has them")
     parser.add_argument("--changes", nargs="+", default=list(CHANGES), choices=list(CHANGES))
@@ -121,7 +120,6 @@ def _mean_area(errors: NDArray[Any]) -> float:
 
 
 def _lines(change: str, now: float, tried: dict[float, Pairs], default: Pairs) -> Iterator[str]:
-    """The rows of one setting: each value, and what is chosen without seeing the sequence."""
     chosen = {}
     for sequence in np.unique(default.sequence):
         others = default.sequence != sequence

@@ -53,7 +53,6 @@ class Told(NamedTuple):
 
 
 def held() -> Held:
-    """What this process holds now, by the count of the system."""
     here = Path("/proc/self")
     tasks = list((here / "task").iterdir())
     children = sum(len((task / "children").read_text().split()) for task in tasks)
@@ -262,7 +261,6 @@ def _say(held: Held) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run it with these arguments of the command line; the exit code."""
     parser = argparse.ArgumentParser(
         "soak", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -50,7 +50,6 @@ Look = Callable[[int, int], Found]
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run it with these arguments of the command line; the exit code."""
     parser = argparse.ArgumentParser("viewpoints", description=str(__doc__).splitlines()[0])
     for name in ("--planes", "--cameras", "--extreme"):
         parser.add_argument(name, nargs="*", type=Path, default=[])
@@ -97,7 +96,6 @@ class Images:
         return tuple(keypoints[k] for k in order), descriptors[order]
 
     def look(self, i: int, j: int, model: str, cameras: Any, seed: int) -> Look:
-        """What `search_views` calls for a pair."""
         tests = RATIO, True, THRESHOLD
 
         def look(count: int, more: int) -> Found:

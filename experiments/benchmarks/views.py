@@ -30,7 +30,6 @@ View = tuple[bool, NDArray[np.float64], NDArray[np.float64]]  # whether a scene;
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run it with these arguments of the command line; the exit code."""
     parser = argparse.ArgumentParser("views", description=str(__doc__).splitlines()[0])
     parser.add_argument("--planes", nargs="*", type=Path, default=[])
     parser.add_argument("--scenes", nargs="*", type=Path, default=[])

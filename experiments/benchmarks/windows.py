@@ -34,7 +34,6 @@ CORRECT = 3.0  # pixels
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run it with these arguments of the command line; the exit code."""
     parser = argparse.ArgumentParser("windows", description=str(__doc__).splitlines()[0])
     parser.add_argument("folders", nargs="+", type=Path, help="of sequences, as HPatches has them")
     parser.add_argument("--detectors", nargs="+", help="by default all that this OpenCV has")

@@ -87,7 +87,6 @@ class FigureData:
 
     @cached_property
     def pairs(self) -> list[tuple[Side, Side]]:
-        """The same keypoints of each photograph and of each of its warps."""
         pairs = []
         for scene in self.scenes:
             first = scene.views[0]

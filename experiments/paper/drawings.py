@@ -1,4 +1,4 @@
-"""The figures of the paper, each drawn from what it is given: a spec, a projection, numbers."""
+"""The figures of the paper."""
 
 from __future__ import annotations
 

@@ -61,7 +61,6 @@ class Candidate:
 
 
 def resized(patches: Patches, side: int) -> Patches:
-    """Patches (N, P, P) at another number of samples over the same area."""
     if patches.shape[1] == side:
         return patches
     mode = cv2.INTER_AREA if side < patches.shape[1] else cv2.INTER_LINEAR
@@ -235,7 +234,6 @@ def make_candidates(
 
 
 def whitened(candidate: Candidate, whitening: Whitening, variant: str, dim: int) -> Candidate:
-    """A candidate followed by a whitening that was fitted on its descriptors."""
     projection = whitening.projection(variant, min(dim, whitening.max_dim))
 
     def projected(descriptors: Array32) -> Array32:

@@ -96,7 +96,6 @@ def _others(name: str, strips: Strips) -> int:
 
 
 def _of_level(strips: Mapping[str, Array32], letter: str) -> list[Array32]:
-    """Descriptors of images 1, 2, ..."""
     return [strips[kind] for kind in sorted(strips) if kind[0] == letter]
 
 

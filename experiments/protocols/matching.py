@@ -30,7 +30,7 @@ CORNERS = (1, 3, 5, 10)  # pixels, of the homography's corners
 
 
 class Plane(NamedTuple):
-    """What is true of two images of one plane, of these shapes."""
+    """The true homography of two images of these shapes."""
 
     H_0to1: Float64
     shape0: tuple[int, ...]
@@ -96,7 +96,6 @@ def match_scores(
 def corner_errors(
     points0: NDArray[np.float64], points1: NDArray[np.float64], plane: Plane, measure: Measure
 ) -> list[float]:
-    """Of the homography estimated from matching points (M, 2), in pixels, for each seed."""
     errors = []
     for order in orders(len(points0), measure.seeds):
         H_0to1, _ = find_homography(points0[order], points1[order], measure.threshold)

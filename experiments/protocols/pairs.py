@@ -29,7 +29,7 @@ PointDescriptors = tuple[Float64, NDArray[np.float32] | None]
 
 
 class Views(NamedTuple):
-    """Images of one place, and pairs of them: two numbers of images, and what is true of them."""
+    """Images of one place, and pairs of them: two indices, and the true geometry."""
 
     name: str
     grays: Sequence[Gray]
@@ -96,7 +96,6 @@ AS_USUAL = Measure()
 
 
 def orders(count: int, seeds: int) -> Iterator[NDArray[np.int64]]:
-    """The orders in which the robust estimator sees as many matches, one for each seed."""
     return (np.random.default_rng(seed).permutation(count) for seed in range(seeds))
 
 

@@ -1,7 +1,6 @@
 """The public patch sets: Phototourism, and the release of HPatches.
 
-Every reader checks sizes before it allocates and raises ValueError naming the file, what was found
-and what was expected.
+Every reader checks sizes before it allocates; errors name the file, the value and the expected one.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ STRIPS = ("ref", *(f"{level}{k}" for level in "eht" for k in range(1, 6)))
 
 @dataclass(frozen=True)
 class PatchSet:
-    """Patches cut out already, with what is known of the points they show.
+    """Patches and the points that they show, if known.
 
     patches: (N, P, P) uint8. point_ids: (N,) int64, NO_POINT where it is not known.
     pairs: (M, 2) row indices of the set's own evaluation pairs, labels: (M,) bool, True = match.

@@ -1,4 +1,4 @@
-"""Whole pipelines, each with its own detector: what they reach, and how long they take.
+"""Whole pipelines with their own detectors: accuracy and time.
 
 Unlike the other protocols, keypoints are not shared: a pipeline is judged by what it is used for,
 the homography or the pose of two images, beside the milliseconds that an image takes.
@@ -141,7 +141,6 @@ def on_poses(
 def plane_scores(
     image0: PointDescriptors, image1: PointDescriptors, plane: Plane, measure: Measure
 ) -> PairScore:
-    """Of one pair of images with a known homography."""
     (x0, d0), (x1, d1) = image0, image1
     matches, _ = match_descriptors(d0, d1, ratio=measure.ratio, points0=x0, points1=x1)
     a, b = x0[matches[:, 0]], x1[matches[:, 1]]

@@ -88,7 +88,6 @@ def builtin_scenes(
 def photo_scene(
     name: str, gray: Gray, views: int, seed: int, jitter: JitterLevel | None, max_keypoints: int
 ) -> Scene:
-    """A scene of a photograph and views - 1 warps: keypoints as detected, or exact with jitter."""
     if jitter is None:
         return warp_scene(gray, views, seed, name=name, max_keypoints=max_keypoints)
     images = ImageSet(name, *random_warps(gray, views, np.random.default_rng(seed)))

@@ -1,6 +1,6 @@
 """What a protocol gives: a `Score` for each candidate, and how sure it is.
 
-What is a mean over pairs of images has a bootstrap interval over these pairs.
+Means over pairs of images have bootstrap intervals over these pairs.
 """
 
 from __future__ import annotations
@@ -124,7 +124,6 @@ def _with_interval(key: str, values: NDArray[Any], statistic: Statistic) -> dict
 
 
 def _gain(both: NDArray[Any], statistic: Statistic) -> NDArray[Any]:
-    """Of the first of two (R, N, 2, ...) over the second."""
     return statistic(both[:, :, 0]) - statistic(both[:, :, 1])
 
 

@@ -1,4 +1,4 @@
-"""Builders of scenes: frames of several views whose correspondence is known by geometry.
+"""Builders of scenes: frames of several views with known correspondences.
 
 - `hpatches_scene` and `sfm_scene` detect keypoints in every view and link them where homographies
   or a reconstruction say that they show the same point. Their errors are the detector's own.
@@ -34,7 +34,6 @@ def hpatches_scene(
     max_frames: int = MAX_FRAMES,
     seed: int = 0,
 ) -> Scene:
-    """A scene of an image sequence with homographies: keypoints as detected in every image."""
     if not isinstance(sequence, ImageSet):
         sequence = read_sequence(sequence)
     as_int(max_keypoints, "max_keypoints")

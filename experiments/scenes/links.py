@@ -87,7 +87,6 @@ def scene_of(
     max_frames: int,
     rng: np.random.Generator,
 ) -> Scene:
-    """A scene of the points seen twice or more; a random choice of them if there are too many."""
     chosen = seen_twice(np.concatenate([n[n != NO_POINT] for n in ids]), max_frames, rng)
     views = []
     for image, view_frames, view_ids in zip(images, frames, ids, strict=True):

@@ -123,7 +123,6 @@ def of_jittered(folders: Sequence[Path], workspace: Path) -> dict[Key, Whitening
 
 
 def uses_of(whitenings: dict[Key, Whitening]) -> dict[str, str]:
-    """What the registry says of each use: the kernels and the samples of its matrices."""
     found: dict[str, list[str]] = {}
     for kernel, P, *use in sorted(whitenings, key=str):
         found.setdefault(use[0] if use else "all other uses", []).append(f"{kernel} {P}")
@@ -238,7 +237,6 @@ def left_out(data: Path, workspace: Path) -> dict[str, float]:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Run it with these arguments of the command line."""
     parser = argparse.ArgumentParser(
         "python -m experiments weights",
         description=__doc__,

@@ -191,7 +191,6 @@ def command(
 
 
 def summary(answer: Answer) -> dict[str, Any]:
-    """Return the summary for --json: matrices are null where success is false."""
     result = answer.result
     matrices = {
         name: getattr(result, name).tolist()
@@ -224,7 +223,6 @@ def _draw(output: Path, images: tuple[Any, Any], answers: dict[str, Answer]) -> 
 
 
 def points(answer: Answer) -> dict[str, Any]:
-    """Return the matches for --json: positions in pixels, ratios, inlier flags."""
     result = answer.result
     return {
         "points0": result.points0.round(3).tolist(),
@@ -280,7 +278,6 @@ def _print(answers: dict[str, Answer], chosen: Answer, pair: Pair, options: Opti
 
 
 def corner_error(H_0to1: Any, H_true: Any, shape: tuple[int, ...]) -> float:
-    """Return the mean error of the mapped corners of image 0, in pixels."""
     if H_0to1 is None:
         return np.inf
     x, y = shape[1] - 1, shape[0] - 1

@@ -38,7 +38,6 @@ FACTORIES = {
 
 
 def available() -> list[str]:
-    """List the detectors of kd_cv and of the installed OpenCV."""
     return ["dog", *(name for name in FACTORIES if opencv_factory(FACTORIES[name]))]
 
 
@@ -52,7 +51,6 @@ def opencv_factory(name: str) -> Any:
 
 
 def make_detector(name: str, max_keypoints: int) -> Any:
-    """Make the detector of a name."""
     max_keypoints = min(max_keypoints, MAX_FEATURES)
     if name == "dog":
         return DoG(max_keypoints)
@@ -98,13 +96,11 @@ def example_pair() -> tuple[NDArray[np.uint8], NDArray[np.uint8], NDArray[np.flo
 
 
 def skimage_photo(name: str) -> NDArray[np.uint8]:
-    """Load a photograph of scikit-image, RGB or gray."""
     skimage = extra("skimage", "the built-in photographs come with scikit-image", "cli")
     return np.asarray(getattr(skimage.data, name)())
 
 
 def load_pair(photos: Sequence[Path]) -> Pair:
-    """Load two photographs; the example without any."""
     if len(photos) not in (0, 2):
         raise ValueError(f"expected two photographs, or none for the example; got {len(photos)}")
     if not photos:
@@ -146,7 +142,6 @@ class Options:
 
     @property
     def views_searched(self) -> int | str:
-        """The argument `views` of `match`."""
         return "auto" if self.views == "auto" else int(self.views)
 
 

@@ -107,7 +107,6 @@ class Describer:
 def describe_patches(
     patches: NDArray[Any], spec: Spec, projection: Projection | None = None
 ) -> Array32:
-    """Describe patches (N, P, P), uint8 or float: (N, D)."""
     return Describer(spec, projection).of_patches(patches)
 
 
@@ -120,7 +119,6 @@ def describe_frames(
     scales: tuple[float, ...] = (1.0,),
     projection: Projection | None = None,
 ) -> Array32:
-    """Describe frames (N, 4) of a gray image: (N, D), zeros without a patch."""
     regions = patch_regions(frames, gray.shape, magnification, scales)
     return Describer(spec, projection).at_regions(gray, regions)
 

@@ -33,7 +33,6 @@ PatchRegions = NDArray[np.float64]
 
 
 def as_magnification(magnification: float | str) -> float:
-    """Return the value of a preset name; check a positive number."""
     if isinstance(magnification, str):
         if magnification not in MAGNIFICATIONS:
             raise ValueError(
@@ -45,7 +44,6 @@ def as_magnification(magnification: float | str) -> float:
 
 
 def as_frames(frames: Any) -> Frames:
-    """Check the shape of an array of frames."""
     frames = np.asarray(frames, dtype=np.float64)
     if frames.ndim != 2 or frames.shape[1] != 4:
         raise ValueError(
@@ -84,7 +82,6 @@ def from_corner(points: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def to_corner(points: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Convert positions (..., 2) to COLMAP's convention."""
     return points + 0.5
 
 

@@ -269,7 +269,6 @@ def gain_of(gray: NDArray[Any], mask: NDArray[np.uint8] | None = None) -> float:
 
 
 def _content(gray: NDArray[Any]) -> tuple[slice, slice]:
-    """Return rows and columns of an image without constant borders."""
     slices: list[slice] = []
     for axis in range(2):
         lines = gray if axis == 0 else gray[slices[0]].T

@@ -126,7 +126,6 @@ def angles(V: NDArray[np.float32], least: float = SECOND) -> Angles:
 
 @lru_cache(maxsize=1)
 def load_compiled_detector() -> ModuleType | None:
-    """Return the compiled kernels, or None where Numba cannot be imported."""
     if not load_compiled():
         return None
     from kd_cv.detector import compiled

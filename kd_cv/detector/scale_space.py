@@ -96,7 +96,6 @@ class ScaleSpace:
 
 
 def gaussian(sigma: float) -> Array:
-    """Return taps of a sampled Gaussian, of sum 1."""
     reach = int(np.ceil(TAPS_REACH * sigma))
     taps = np.exp(-0.5 * (np.arange(-reach, reach + 1) / sigma) ** 2)
     return np.asarray(taps / taps.sum())

@@ -105,7 +105,6 @@ def nearest(a: Array32, b: Array32) -> tuple[Indices, Indices]:
 
 
 def _packed(a: Array32, b: Array32, compiled: Any) -> tuple[Array32, Array32]:
-    """Pad a and b for `search_rows`."""
     left = np.zeros((-(-len(a) // compiled.ROWS) * compiled.ROWS, a.shape[1] + 1), np.float32)
     left[: len(a), :-1], left[: len(a), -1] = a, _half_squares(a)
     wide = -(-len(b) // compiled.STRIP) * compiled.STRIP
@@ -228,7 +227,6 @@ def _distances(a: Array32, b: Array32, column: Indices) -> Array32:
 
 @lru_cache(maxsize=1)
 def _compiled() -> Any:
-    """The compiled kernels; None without Numba."""
     try:
         from kd_cv.matching import compiled
     except ImportError:
@@ -250,7 +248,6 @@ def no_matches() -> Matches:
 
 
 def as_ratio(ratio: float, name: str = "ratio") -> float:
-    """Check a ratio of distances: above 0, at most 1."""
     number = as_float(ratio, name)
     if not 0 < number <= 1:
         raise ValueError(f"{name} must be above 0 and at most 1, got {ratio}")

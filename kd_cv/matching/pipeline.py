@@ -193,7 +193,6 @@ def search(
 
 
 def _counts(views: int | str, feature: Feature) -> tuple[int, ...]:
-    """Return the numbers of views to try, in order."""
     is_kd = isinstance(feature, KDDescriptor) and feature.detector is None
     if views != "auto" and views not in VIEWS:
         raise ValueError(f"views must be 'auto' or one of {list(VIEWS)}, got {views!r}")
@@ -208,7 +207,6 @@ def _counts(views: int | str, feature: Feature) -> tuple[int, ...]:
 
 
 def _with_views(feature: Feature, count: int, more: int) -> Feature:
-    """Set the number of views, and multiply the number of keypoints by `more`."""
     if isinstance(feature, KDDescriptor) and feature.settings.views != count:
         return feature.with_settings(views=count, nfeatures=_times(more, feature.getNFeatures()))
     return feature
@@ -224,7 +222,6 @@ def _times(more: int, number: int) -> int:
 
 
 def _fundamental(views: TwoViews, K0: Any, K1: Any) -> NDArray[np.float64] | None:
-    """F_0to1 of a scene, from either model."""
     if views.model == "essential" and views.matrix is not None:
         return fundamental_of(views.matrix, K0, K1)
     return views.matrix if views.model == "fundamental" else None
@@ -310,7 +307,6 @@ def _extract(
 
 
 def _strongest(keypoints: Sequence[cv2.KeyPoint], limit: int) -> NDArray[np.int64]:
-    """Return indices of the `limit` keypoints of largest response, in their order."""
     responses = np.array([keypoint.response for keypoint in keypoints])
     return np.sort(np.argsort(-responses, kind="stable")[:limit])
 

@@ -185,7 +185,6 @@ def normalisations(points0: Float64, points1: Float64) -> tuple[Float64, Float64
 
 
 def rotation(w: Float64) -> Float64:
-    """exp([w]x) by Rodrigues' formula."""
     angle = float(np.sqrt(w @ w))
     K = cross_matrix(w)
     if angle < 1e-9:
@@ -198,7 +197,6 @@ def unit(array: Float64) -> Float64:
 
 
 def _cauchy(errors: Float64, scale: float | Float64) -> tuple[float, Float64]:
-    """Return the Cauchy loss of errors (E, M) and the weights (M,) of the matches."""
     e2 = (errors * errors).sum(axis=0)
     return float(np.log1p(e2 / scale**2).sum()), 1 / (scale**2 + e2)
 

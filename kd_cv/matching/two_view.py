@@ -229,7 +229,6 @@ def fundamental_of(E_0to1: Float64, K0: Float64, K1: Float64) -> Float64:
 
 @lru_cache(maxsize=1)
 def _poselib() -> Any:
-    """PoseLib, or None if it is not installed."""
     try:
         import poselib
     except ImportError:
@@ -255,7 +254,6 @@ def _search_fundamental(points0: Float64, points1: Float64, threshold: float) ->
 
 
 def _truncated(errors: Float64, threshold: float) -> float:
-    """Sum squared errors, truncated at the threshold."""
     return float((np.minimum(errors, threshold) ** 2).sum())
 
 
@@ -271,7 +269,6 @@ def _search_poselib(rays0: Float64, rays1: Float64, focal: float, threshold: flo
 
 
 def _options(threshold: float) -> dict[str, float]:
-    """PoseLib's options for epipolar geometry."""
     return {
         "max_epipolar_error": threshold,
         "min_iterations": 200,

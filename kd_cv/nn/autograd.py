@@ -74,13 +74,11 @@ def recomputed(function: Callable[..., Tensor], *tensors: Tensor | None) -> Tens
 
 
 def full_precision(*tensors: Tensor | None) -> AbstractContextManager[Any]:
-    """Disable autocast on the device of the first tensor."""
     device = next(t.device.type for t in tensors if t is not None)
     return torch.autocast(device, enabled=False) if autocasts(device) else nullcontext()
 
 
 def autocasts(device: str) -> bool:
-    """Whether autocast is active on a device."""
     return torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
 
 

@@ -70,7 +70,6 @@ class DoGDetector(Float32Module):
         return lafs.to(kind), responses.to(kind)
 
     def _compiled(self, planes: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Detect frames (B, N, 4) and responses (B, N) on the CPU."""
         space, count = self.settings.space, self.settings.nfeatures
         frames, responses = np.zeros((len(planes), count, 4)), np.zeros((len(planes), count))
         for b, plane in enumerate(planes.contiguous().numpy()):
@@ -156,7 +155,7 @@ def checked(images: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor | None]
 
 
 def in_range(planes: Tensor) -> Tensor:
-    """Multiply very faint and very bright images (B, H, W) by a power of 2, like `as_gray`."""
+    """Rescale very faint and very bright images (B, H, W), like `as_gray`."""
     if not planes.numel():
         return planes
     largest = planes.detach().abs().amax((1, 2), keepdim=True)

@@ -168,14 +168,12 @@ def _one_more(values: Tensor) -> Tensor:
 
 
 def _patch_example(count: int, P: int) -> Tensor:
-    """Return random patches, half of each without a gradient."""
     patches = torch.rand(count, 1, P, P, generator=torch.Generator().manual_seed(0))
     patches[..., P // 2 :] = 0.5
     return patches
 
 
 def _image_example(height: int, width: int, count: int) -> tuple[Tensor, Tensor]:
-    """Return a cloudy image and random frames."""
     generator = torch.Generator().manual_seed(0)
     coarse = torch.rand(1, 1, max(1, height // 8), max(1, width // 8), generator=generator)
     image = nn.functional.interpolate(coarse, (height, width), mode="bicubic")

@@ -150,7 +150,6 @@ class KDFeature(nn.Module):
         return scaled(lafs, self.magnification / DETECTED_MAGNIFICATION)
 
     def _typed(self, gray: Tensor, lafs: Tensor, responses: Tensor) -> tuple[Tensor, Tensor]:
-        """Convert LAFs and responses to the images' type, or float32."""
         kind = torch.float64 if gray.dtype == torch.float64 else torch.float32
         return cast(self._scaled(lafs), kind), cast(responses, kind)
 
@@ -259,7 +258,6 @@ class KDFeature(nn.Module):
         return torch.cat([self._describe(pyramid, part) for part in parts], dim=1)
 
     def _at_frames(self, planes: Tensor, lafs: Tensor) -> Tensor:
-        """Sample and describe in one compiled pass, like `KDDescriptor`."""
         describer = self._describer()
         descriptors = np.empty((*lafs.shape[:2], self.descriptor.dim), np.float32)
         for plane, of_image, out in zip(planes.numpy(), lafs, descriptors, strict=True):
@@ -290,7 +288,6 @@ class KDFeature(nn.Module):
 
 
 def as_gray_batch(images: Tensor) -> Tensor:
-    """Convert gray or RGB images to (B, 1, H, W)."""
     if not isinstance(images, Tensor):
         raise TypeError(f"images must be a torch.Tensor or a list, got {type(images).__name__}")
     if images.dim() != 4 or images.shape[1] not in (1, 3) or not images.is_floating_point():

@@ -30,7 +30,6 @@ def round_lafs(frames: Tensor, magnification: float) -> Tensor:
 
 
 def scaled(lafs: Tensor, factor: float) -> Tensor:
-    """Multiply the scale of LAFs (B, N, 2, 3) by a factor."""
     return torch.cat([lafs[..., :2] * factor, lafs[..., 2:]], dim=-1)
 
 

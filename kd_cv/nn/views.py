@@ -76,7 +76,6 @@ def _places(images: Tensor, direction: float) -> tuple[Tensor, Tensor]:
 
 
 def upright_in(shape: tuple[int, int], view: int) -> float:
-    """Return the direction of the x axis of an image in a view, in degrees."""
     return float(np.rad2deg(np.arctan2(*from_image(shape, view)[::-1, 0])) % 360)
 
 
