@@ -166,8 +166,8 @@ def _part(
         "views": [views.tolist() for _, views in both],
         "ratios": np.round(ratios.astype(np.float64), 4).tolist(),
         "inliers": inliers.astype(int).tolist(),
-        "H": _listed(result, result.H_0to1),
-        "F": _listed(result, result.F_0to1),
+        "H": H.tolist() if result.success and (H := result.H_0to1) is not None else None,
+        "F": F.tolist() if result.success and (F := result.F_0to1) is not None else None,
         "tile": int(tiles["patches"].shape[-1]),
     }
     return data | heat, tiles
@@ -217,10 +217,6 @@ def _note(result: MatchResult, shown: int, threshold: float) -> str:
     if not result.success:
         return note
     return f"{note} Inliers agree with the {NAMES[result.model]} within {threshold:g} pixels."
-
-
-def _listed(result: MatchResult, matrix: NDArray[np.float64] | None) -> list[list[float]] | None:
-    return matrix.tolist() if result.success and matrix is not None else None
 
 
 def _small(sides: Sequence[NDArray[Any]]) -> NDArray[np.float32]:

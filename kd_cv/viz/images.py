@@ -44,10 +44,7 @@ def plot_images(
     axes: Any = None,
     height: float = 3.2,
 ) -> NDArray[Any]:
-    """Plot images, BGR or gray, side by side; return an array of their axes.
-
-    axes: by default those of a new figure of `height` inches, or less for wide images.
-    """
+    """Plot images, BGR or gray, side by side on `axes`, or in a new figure of `height` inches."""
     if not len(images):
         raise ValueError("there are no images to plot")
     if axes is None:

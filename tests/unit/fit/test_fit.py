@@ -131,7 +131,7 @@ def test_too_little_to_fit_on(folder, tmp_path):
         fit_photos(folder, "guess")  # type: ignore[arg-type]
     blank = tmp_path / "blank.png"
     cv2.imwrite(str(blank), np.full((200, 200), 128, np.uint8))
-    with pytest.raises(ValueError, match="have 0 keypoints"):
+    with pytest.raises(ValueError, match="0 keypoints can be described"):
         fit_photos([blank], "none")
 
 
