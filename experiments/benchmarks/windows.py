@@ -1,11 +1,10 @@
-"""The window of each detector's keypoints against fixed windows, on sequences with homographies.
+"""Patch sizes for the keypoints of each detector, on sequences with homographies.
 
 python -m experiments windows FOLDER ... [--detectors orb mser] [--pairs 3] [--max-size 640]
 
-Average precision of KD's nearest neighbours at the keypoints of each detector, in %, by the side of
-the window in keypoint sizes. "known": the window by the detector; "alone": by what each keypoint
-shows. "elsewhere": the fixed window that is best on all other sequences, which is what one that was
-not chosen on the data can reach.
+Average precision of KD's nearest neighbours at keypoints of each detector, in %, by patch size in
+keypoint sizes. "known": the size for the detector; "alone": inferred from each keypoint's fields.
+"elsewhere": the fixed size that is best on all other sequences.
 """
 
 import argparse

@@ -67,7 +67,7 @@ class Pipeline:
 
 def make_pipelines(names: Iterable[str], max_keypoints: int = 2000) -> list[Pipeline]:
     """Pipelines by name: "kd", "kd-views" (three views), "kd3" (three scales), "kd64" (64
-    dimensions), all with our detector;
+    dimensions), all with `DoG`;
     "kd+sift" with SIFT's; "sift", "rootsift", "orb", and where OpenCV has them "akaze", "brisk";
     learned ones where their packages are installed (see `learned`): "xfeat", "disk", "aliked",
     "kornia:CLASS".

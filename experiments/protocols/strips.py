@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from experiments.protocols.patch_sets import STRIP_SIDE
 from experiments.protocols.tasks import Tasks, draw_tasks, write_tasks
-from experiments.scenes.detectors import detect
+from experiments.scenes.detectors import detect_frames
 from experiments.scenes.jitter import JITTER, REGION, distinct, jittered
 from experiments.scenes.sequences import ImageSet
 from kd_cv.checks import as_int
@@ -45,7 +45,7 @@ def strips_of_sequence(
     as_int(max_patches, "max_patches", 2)
     images, H_1tok = sequence.load_all()
     rng = np.random.default_rng(0)
-    frames = detect(images[0], ("sift", "hessian", "harris"), MAX_KEYPOINTS)
+    frames = detect_frames(images[0], ("sift", "hessian", "harris"), MAX_KEYPOINTS)
     maps = [homography_map(H) for H in H_1tok]
     inside = [
         _within(image.shape, *_affine(frames, point_map, magnification))

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from experiments.scenes.detectors import Detector, detect
+from experiments.scenes.detectors import Detector, detect_frames
 from experiments.scenes.jitter import JITTER, JitterLevel, project_frames
 from experiments.scenes.links import MAX_FRAMES, link_detected, scene_of
 from experiments.scenes.sequences import ImageSet, read_photos, read_sequence
@@ -39,7 +39,7 @@ def hpatches_scene(
     as_int(max_keypoints, "max_keypoints")
     as_int(max_frames, "max_frames", 2)
     grays, H_1tok = sequence.load_all()
-    frames = [detect(gray, detectors, max_keypoints) for gray in grays]
+    frames = [detect_frames(gray, detectors, max_keypoints) for gray in grays]
 
     def point_map(i: int, j: int) -> PointMap:
         return homography_map(H_1tok[j] @ np.linalg.inv(H_1tok[i]))
@@ -68,7 +68,7 @@ def exact_scene(
     grays, H_1tok = sequence.load_all()
     rng = np.random.default_rng(seed)
     frames, ids = project_frames(
-        detect(grays[0], detectors, max_keypoints),
+        detect_frames(grays[0], detectors, max_keypoints),
         [gray.shape for gray in grays],
         [homography_map(H) for H in H_1tok[1:]],
         rng,
@@ -108,7 +108,7 @@ def sfm_scene(
         gray = read_gray(path)
         if gray.shape != view.shape:
             raise ValueError(f"{path} is {gray.shape}, the reconstruction saw {view.shape}")
-        frames.append(detect(gray, detectors, max_keypoints))
+        frames.append(detect_frames(gray, detectors, max_keypoints))
     surface = SurfaceMap(cameras)
     ids = link_detected(frames, surface.point_map, surface.view_pairs())
     rng = np.random.default_rng(seed)

@@ -16,7 +16,7 @@ Array = NDArray[np.float64]
 Detector = Literal["dog", "sift", "hessian", "harris"]
 
 
-def detect(
+def detect_frames(
     gray: NDArray[np.uint8],
     detectors: Sequence[Detector] = ("dog",),
     max_keypoints: int = 4000,

@@ -27,8 +27,8 @@ class Jitter(NamedTuple):
 
 
 # The description of HPatches states the median overlap of a region with its jittered self: 0.85
-# (easy) and 0.72 (hard). Size and shift are set so as to give these on the measurement region; how
-# they share it, the angles, and tough (the same step further, 0.62) are our choice.
+# (easy) and 0.72 (hard). Size and shift are set to give these on the measurement region; their
+# ratio, the angles, and tough (the same step further, 0.62) are chosen here.
 JITTER: dict[str, Jitter] = {
     "easy": Jitter(angle=10.0, log2_size=0.14, shift=0.14),
     "hard": Jitter(angle=20.0, log2_size=0.27, shift=0.27),

@@ -23,7 +23,6 @@ from kd_cv.cli.options import (
 from kd_cv.cli.pair import Answer, Options, Pair, load_pair, run
 from kd_cv.cli.tables import print_table
 from kd_cv.io.files import printable, replacing
-from kd_cv.matching.geometry import reprojection_errors, warp_points
 from kd_cv.matching.pipeline import STEPS
 from kd_cv.matching.result import named_failure
 from kd_cv.matching.two_view import NAMES, WORDS
@@ -257,7 +256,10 @@ def _print(answers: dict[str, Answer], chosen: Answer, pair: Pair, options: Opti
         [title, *found],
     ]
     if pair.H_true is not None:
-        errors = [corner_error(r.H_0to1, pair.H_true, pair.image0.shape) for r in results]
+        from kd_cv.matching.metrics import homography_corner_error  # it imports SciPy
+
+        shape = pair.image0.shape
+        errors = [homography_corner_error(r.H_0to1, pair.H_true, shape) for r in results]
         rows.append(["its corner error", *(f"{error:.2f} px" for error in errors)])
     seconds = [{**a.seconds, "total": sum(a.seconds.values())} for a in answers.values()]
     for step in (*STEPS, "total"):
@@ -275,11 +277,3 @@ def _print(answers: dict[str, Answer], chosen: Answer, pair: Pair, options: Opti
             print(f"\n{name}, {what}:")
             for row in np.atleast_2d(matrix):
                 print("  " + " ".join(f"{value:13.6g}" for value in row))
-
-
-def corner_error(H_0to1: Any, H_true: Any, shape: tuple[int, ...]) -> float:
-    if H_0to1 is None:
-        return np.inf
-    x, y = shape[1] - 1, shape[0] - 1
-    corners = np.array([[0, 0], [x, 0], [x, y], [0, y]], np.float64)
-    return float(reprojection_errors(corners, warp_points(corners, H_true), H_0to1).mean())

@@ -9,7 +9,7 @@ from of_builders import angle_between
 
 from experiments.protocols.readers import photo_scene
 from experiments.scenes.builders import exact_scene, hpatches_scene
-from experiments.scenes.detectors import detect
+from experiments.scenes.detectors import detect_frames
 from experiments.scenes.sequences import read_sequence
 from kd_cv.fit.warps import (
     homography_map,
@@ -50,7 +50,7 @@ def test_hpatches_detected(sequence):
         assert np.median(d) < 0.7
         assert (np.abs(np.log(expected[:, 2] / b[:, 2])) <= np.log(1.5)).all()
         assert (angle_between(expected[:, 3], b[:, 3]) <= 30).all()
-    detected = detect(read_gray(folder / "2.png"), ("dog",))
+    detected = detect_frames(read_gray(folder / "2.png"), ("dog",))
     assert {tuple(f) for f in scene.views[1].frames} <= {tuple(f) for f in detected}
 
 

@@ -4,7 +4,7 @@ import cv2
 import numpy as np
 import pytest
 
-from experiments.scenes.detectors import detect
+from experiments.scenes.detectors import detect_frames
 from kd_cv.fit import warps
 from kd_cv.fit.warps import candidate_pairs, homography_map, transfer_frames
 
@@ -17,14 +17,14 @@ def blob_and_corner():
 
 
 def test_hessian_finds_the_blob_at_its_scale():
-    frames = detect(blob_and_corner(), ("hessian",), 1)
+    frames = detect_frames(blob_and_corner(), ("hessian",), 1)
     np.testing.assert_allclose(frames[0, :2], [80, 90], atol=1)
     # det H of a Gaussian of deviation s is greatest at scale s.
     assert 6 / 2 ** (1 / 3) <= frames[0, 2] / 2 <= 6 * 2 ** (1 / 3)
 
 
 def test_harris_finds_the_corner():
-    frames = detect(blob_and_corner(), ("harris",), 50)
+    frames = detect_frames(blob_and_corner(), ("harris",), 50)
     assert np.linalg.norm(frames[:, :2] - [200, 100], axis=1).min() < 5
 
 
@@ -39,6 +39,6 @@ def test_detectors_turn_with_the_image(photo, kind, monkeypatch):
     image = photo[:300, 100:400]
     turned = np.ascontiguousarray(np.rot90(image, -1))  # clockwise: (x, y) -> (299 - y, x)
     H = np.array([[0, -1, 299.0], [1, 0, 0], [0, 0, 1]])
-    predicted = transfer_frames(detect(image, (kind,), 300), homography_map(H))
-    pairs, _ = candidate_pairs(predicted, detect(turned, (kind,), 300))
+    predicted = transfer_frames(detect_frames(image, (kind,), 300), homography_map(H))
+    pairs, _ = candidate_pairs(predicted, detect_frames(turned, (kind,), 300))
     assert len(np.unique(pairs[:, 0])) > 0.8 * len(predicted) > 50

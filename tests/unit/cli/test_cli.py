@@ -15,9 +15,9 @@ pytest.importorskip("rich")
 pytest.importorskip("skimage")
 
 from kd_cv.cli import main, pair
-from kd_cv.cli.match import corner_error
 from kd_cv.cli.pair import Pair, example_pair
 from kd_cv.io.sources import read_source
+from kd_cv.matching.metrics import homography_corner_error
 from kd_cv.viz import palette
 
 INLIER, OUTLIER = palette.rgb(palette.INLIER)[::-1], palette.rgb(palette.OUTLIER)[::-1]
@@ -84,7 +84,7 @@ def test_json_of_photographs(photos, capsys, name):
     assert found["descriptor"] == name and found["success"] is True
     assert len(found["keypoints"]) == 2 and min(found["keypoints"]) > 500
     assert 100 < found["inliers"] < found["matches"]
-    assert corner_error(np.array(found["H_0to1"]), H_true, (512, 512)) < 1
+    assert homography_corner_error(np.array(found["H_0to1"]), H_true, (512, 512)) < 1
     assert found["seconds"] == pytest.approx(sum(found["steps"].values()), abs=1e-5)
     assert list(found["steps"]) == ["detect", "describe", "match", "geometry"]
 
