@@ -1,3 +1,1 @@
 """Describe frames or patches: raw and projected vectors."""
-
-__all__: list[str] = []

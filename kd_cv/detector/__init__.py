@@ -1,3 +1,1 @@
 """Detect keypoints: scale space, extrema, orientations."""
-
-__all__: list[str] = []

@@ -3,5 +3,3 @@
 from kd_cv.extras import extra
 
 extra("torch", "KDModule and KDFeature need torch", "torch")
-
-__all__: list[str] = []
