@@ -52,8 +52,8 @@ def main(arguments: Sequence[str]) -> int:
         warped = cv2.warpPerspective(
             photo, WARPS[i % 2], size, flags=cv2.INTER_CUBIC, borderMode=cv2.BORDER_REPLICATE
         )
-        rows = [described(gray, kd, feature, args.keypoints) for gray in (photo, warped)]
-        nearest = [(a @ b.T).argmax(axis=1) for a, b in zip(*rows, strict=True)]
+        descriptors = [described(gray, kd, feature, args.keypoints) for gray in (photo, warped)]
+        nearest = [(a @ b.T).argmax(axis=1) for a, b in zip(*descriptors, strict=True)]
         float_image, bytes_image, keypoints, kornias = nearest
         pairs = ((float_image, keypoints), (bytes_image, keypoints), (bytes_image, kornias))
         same.append([np.mean(a == b) for a, b in pairs])

@@ -22,8 +22,8 @@ from kd_cv.collection.retrieval import NEIGHBOURS, PROBES, TRAINED_PER_LIST, lis
 NOISE = 0.05  # per entry of a descriptor of unit norm
 
 
-def noisy(rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    moved = rows + rng.normal(0, NOISE, rows.shape).astype(np.float32)
+def noisy(descriptors: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    moved = descriptors + rng.normal(0, NOISE, descriptors.shape).astype(np.float32)
     return moved / np.linalg.norm(moved, axis=1, keepdims=True)
 
 
@@ -40,28 +40,32 @@ def main(arguments: Sequence[str]) -> int:
         with reading(Path(work) / "f.h5") as features:
             real = np.concatenate([features[name].descriptors for name in features])
     rng = np.random.default_rng(0)
-    rows = np.empty((args.descriptors, real.shape[1]), np.float32)
-    for start in range(0, len(rows), len(real)):
-        block = rows[start : start + len(real)]
+    descriptors = np.empty((args.descriptors, real.shape[1]), np.float32)
+    for start in range(0, len(descriptors), len(real)):
+        block = descriptors[start : start + len(real)]
         block[:] = real[: len(block)] if start == 0 else noisy(real[: len(block)], rng)
-    wanted = rng.choice(len(rows), args.queries, replace=False)
-    queries = noisy(rows[wanted], rng)
+    wanted = rng.choice(len(descriptors), args.queries, replace=False)
+    queries = noisy(descriptors[wanted], rng)
 
     print(
-        f"\n{len(rows)} descriptors of {rows.shape[1]}, "
-        f"{min(len(real), len(rows))} of them of photographs\n"
+        f"\n{len(descriptors)} descriptors of {descriptors.shape[1]}, "
+        f"{min(len(real), len(descriptors))} of them of photographs\n"
     )
     print("| index | MB per million | train (s) | add (s) | ms per query of 1000 | found |")
     print("|---|---|---|---|---|---|")
-    lists = list_count(len(rows))
+    lists = list_count(len(descriptors))
     for factory in ("Flat", f"IVF{lists},SQ8"):
-        index = faiss.index_factory(rows.shape[1], factory)
+        index = faiss.index_factory(descriptors.shape[1], factory)
         began = time.perf_counter()
         if not index.is_trained:
-            index.train(rows[rng.choice(len(rows), min(len(rows), TRAINED_PER_LIST * lists))])
+            index.train(
+                descriptors[
+                    rng.choice(len(descriptors), min(len(descriptors), TRAINED_PER_LIST * lists))
+                ]
+            )
         train = time.perf_counter() - began
         began = time.perf_counter()
-        index.add(rows)
+        index.add(descriptors)
         add = time.perf_counter() - began
         ivf = faiss.try_extract_index_ivf(index)
         if ivf is not None:
@@ -70,7 +74,7 @@ def main(arguments: Sequence[str]) -> int:
         began = time.perf_counter()
         _, neighbours = index.search(some, NEIGHBOURS)
         search = (time.perf_counter() - began) / len(some) * 1000
-        size = len(faiss.serialize_index(index)) / len(rows)
+        size = len(faiss.serialize_index(index)) / len(descriptors)
         hit = (neighbours == wanted[: len(some), None]).any(axis=1).mean()
         times = f"{train:.1f} | {add:.1f} | {1e3 * search:.0f}"
         print(f"| {factory} | {size:.0f} | {times} | {hit:.1%} |", flush=True)

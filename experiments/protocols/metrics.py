@@ -66,7 +66,7 @@ def verification(positive: ArrayLike, negative: ArrayLike) -> float:
 
 
 def matching(reference: ArrayLike, other: ArrayLike) -> float:
-    """HPatches matching of two images: row k of both (N, D) arrays is the same patch.
+    """HPatches matching of two images: descriptor k of both (N, D) arrays shows the same patch.
 
     Each reference descriptor answers with its nearest neighbour (the first of several), ranked by
     distance. The average precision of these answers, relative to all N.
@@ -113,7 +113,7 @@ def retrieval(
 
 
 def pair_distances(X0: ArrayLike, X1: ArrayLike) -> Float64:
-    """Euclidean distances (N,) of corresponding rows of two (N, D) arrays."""
+    """Euclidean distances (N,) of corresponding descriptors of two (N, D) arrays."""
     return np.linalg.norm(np.subtract(X0, X1, dtype=np.float64), axis=1)
 
 

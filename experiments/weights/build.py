@@ -132,7 +132,7 @@ def uses_of(whitenings: dict[Key, Whitening]) -> dict[str, str]:
 def of_patches(file: Path) -> dict[Key, Whitening]:
     """The matrices for ready-made patches that the shipped file of `multiview` has.
 
-    They were fitted with 64 samples at magnification 8, about the window of the Phototourism
+    They were fitted with 64 samples at magnification 8, about that of the Phototourism
     patches, and are carried over from build to build; each says in its provenance on what.
     """
     return {

@@ -30,7 +30,7 @@ MAX_DIM = 128
 DETECTORS: tuple[Detector, ...] = ("sift", "dog")  # whose keypoints images are described at
 MAX_KEYPOINTS = 2000  # of a photograph
 
-# What matrices are used for: samples a side, window in keypoint sizes, patch sizes averaged over.
+# What matrices are used for: samples a side, patch in keypoint sizes, patch sizes averaged over.
 USES = {
     "images": Settings(32, whitening=None, magnification=15.0),
     "scales": Settings(32, whitening=None, magnification=15.0, scales=3),  # type: ignore[arg-type]
