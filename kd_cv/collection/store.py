@@ -60,8 +60,13 @@ class ImageFeatures:
     descriptors: NDArray[np.float32]  # (N, D)
     scores: NDArray[np.float32]  # (N,)
     image_size: tuple[int, int]  # width, height
-    uncertainty: float  # pixels of the image file per pixel that the detector saw
-    views: NDArray[np.int64]  # (N,) the synthetic view of each, 0 for the image itself
+    uncertainty: float = 1.0  # pixels of the image file per pixel that the detector saw
+    #: (N,) the synthetic view of each; by default 0, the image itself
+    views: NDArray[np.int64] = None  # type: ignore[assignment]
+
+    def __post_init__(self) -> None:
+        if self.views is None:
+            object.__setattr__(self, "views", np.zeros(len(self.frames), np.int64))
 
 
 def as_arrays(features: ImageFeatures, dtype: str) -> dict[str, NDArray[Any]]:

@@ -81,3 +81,11 @@ def test_damage_is_named(tmp_path):
         pass
     with pytest.raises(FileNotFoundError, match="no feature file"), reading(tmp_path / "none.h5"):
         pass
+
+
+def test_zero_descriptors_stay_zero_in_bytes():
+    features = ImageFeatures(
+        np.zeros((1, 4)), np.zeros((1, 128), np.float32), np.zeros(1, np.float32), (1, 1)
+    )
+    stored = as_features(as_arrays(features, "uint8"))
+    assert not stored.descriptors.any() and stored.views.tolist() == [0]
